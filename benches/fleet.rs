@@ -136,7 +136,8 @@ fn queries(many: usize, machine: &Inventory) {
             "/api/v1/nodes?type=nvidia-h100-80gb&state=ok&limit=50".to_owned(),
         ),
         ("types", "/api/v1/types".to_owned()),
-        ("Node FleetView", "/".to_owned()),
+        ("overview", "/".to_owned()),
+        ("Node FleetView", "/nodes".to_owned()),
         ("metrics", "/metrics".to_owned()),
     ];
     for (number, (what, path)) in paths.iter().enumerate() {

@@ -58,7 +58,8 @@ pub(crate) fn run(machines: [&Inventory; 2]) {
         ("who uses most, 500 rows", "/api/v1/usage?sort=memory"),
         ("who is over their share", "/api/v1/usage?over=true&sort=memory"),
         ("a pod that nobody has, one page", "/api/v1/usage?pod=nobody"),
-        ("Node FleetView", "/"),
+        ("overview", "/"),
+        ("Node FleetView", "/nodes"),
         ("metrics", "/metrics"),
     ] {
         let (times, bytes) = runtime.block_on(ask(&router, path));

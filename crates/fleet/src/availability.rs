@@ -13,6 +13,7 @@
 
 mod agent_units;
 mod count;
+mod demand;
 mod document;
 mod ended_holdings;
 mod history;
@@ -29,6 +30,7 @@ mod tests;
 
 pub use self::agent_units::{AgentReport, AgentUnits, UnitCounts};
 pub use self::count::{AgentNode, Availability, CountBasis, HoldingTimes, MAX_ROWS, count};
+pub use self::demand::{Demand, MAX_DEMANDS, Obstacle, Obstacles};
 pub use self::document::{AvailabilityList, AvailabilityRow, UnusableUnits, WaitBasis, WaitReport};
 pub use self::ended_holdings::{EndedHolding, HoldingEvent, HoldingObserver};
 pub use self::history::HoldingHistory;

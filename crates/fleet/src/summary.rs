@@ -13,15 +13,17 @@ mod layout;
 mod neuron;
 mod node;
 mod node_from_labels;
+mod node_problems;
 mod node_state;
 mod partitions;
+mod problem;
 mod report_rate;
 mod sharing;
 mod usage;
 mod usage_rank;
 
 pub use counts::{DeviceCounts, TypeCounts};
-pub use device::{DeviceSummary, Occupancy, PartitionCounts};
+pub use device::{DeviceHealth, DeviceSummary, HealthState, Occupancy, PartitionCounts};
 pub use device_use::DeviceUse;
 pub use group::NodeGroup;
 pub use layout::{LayoutSummary, StepCounts};
@@ -30,12 +32,13 @@ pub use node::NodeSummary;
 pub use node_state::NodeState;
 pub use octavo_model::sharing_mode::Sharing;
 pub use partitions::{PartitionUse, partitions_of};
+pub use problem::{LayoutProblem, NodeProblem};
 pub use report_rate::{MAX_REPORTED_TENANTS, MIN_REPORT_INTERVAL, ReportAction, ReportRate};
 pub use sharing::{SharingSummary, TimeSlicingExtent};
 pub use usage::{
     Alarm, MAX_ITEMS, MAX_MISSING, MAX_TENANT_ITEMS, MAX_USAGE_BYTES, alarms, usage_for_report,
 };
-pub use usage_rank::{UsageRank, rank_memory};
+pub use usage_rank::{UsageRank, UtilizationSum, rank_memory};
 
 #[cfg(test)]
 mod tests;

@@ -9,6 +9,7 @@ mod json;
 mod links;
 mod mig;
 mod neuron;
+mod remedy;
 mod state;
 mod usage;
 

@@ -2,9 +2,11 @@
 //! No other file spells them.
 //!
 //! Filters and alerts depend on these words, so an existing one never changes. A new reason needs a variant, its event and
-//! severity, and its description in `tests/it/monitoring/reasons`, which `docs/reference/reasons.md` is generated from.
+//! severity, and its meaning and remedy in `description.rs`, which `docs/reference/reasons.md` is generated from.
 
 #![expect(missing_docs, reason = "strum generates `into_str` without documentation")]
+
+mod description;
 
 use serde_with::{DeserializeFromStr, SerializeDisplay};
 use strum::{AsRefStr, Display, EnumString, IntoStaticStr, VariantArray};

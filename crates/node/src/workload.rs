@@ -5,6 +5,7 @@
 //! read it from the annotations. [`AnnotationSchedule`] schedules the requests.
 
 mod schedule;
+mod team_usage;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -13,6 +14,7 @@ use octavo_model::id::{PciAddress, TypeName, is_label_name, is_subdomain};
 use octavo_model::profile::ProfileName;
 
 pub use self::schedule::{AllocationClaim, AnnotationSchedule, Claims, NextAction, PodOnNode};
+pub use self::team_usage::{IdleHolder, TeamUsage, TeamUsages, team_usage};
 use crate::sharing::usage::{Tenant, UnitUsage, Usage};
 
 /// Accelerator type of the allocated devices.
@@ -169,9 +171,6 @@ pub struct HoldingCounts {
     pub replicas: u64,
 }
 
-/// Allocations by namespace and type; the type is `None` for unknown devices.
-pub type Holdings = BTreeMap<(String, Option<TypeName>), HoldingCounts>;
-
 impl HoldingCounts {
     /// Adds `other`.
     pub fn add(&mut self, other: &Self) {
@@ -180,33 +179,6 @@ impl HoldingCounts {
         self.partitions = self.partitions.saturating_add(other.partitions);
         self.replicas = self.replicas.saturating_add(other.replicas);
     }
-}
-
-/// Returns the allocations to the pods of a node, given the types of its devices. A pod with several types counts for
-/// each.
-pub fn holdings(usage: &Usage, types: &BTreeMap<PciAddress, TypeName>) -> Holdings {
-    let mut found = Holdings::new();
-    let mut pods = BTreeSet::new();
-    for device in &usage.devices {
-        let kind = types.get(&device.pci);
-        for unit in &device.units {
-            for tenant in unit.tenants.iter().filter(|tenant| !tenant.ids.is_empty()) {
-                let Some(place) = place(tenant) else { continue };
-                let group = (place.namespace().to_owned(), kind.cloned());
-                let held = found.entry(group).or_default();
-                let is_another = pods.insert((place, kind));
-                held.pods = held.pods.saturating_add(u64::from(is_another));
-                let ids = u64::try_from(tenant.ids.len()).unwrap_or(u64::MAX);
-                let (count, more) = match (is_time_sliced(unit, tenant), unit.gpu_instance) {
-                    (true, _) => (&mut held.replicas, ids),
-                    (false, Some(_)) => (&mut held.partitions, 1),
-                    (false, None) => (&mut held.devices, 1),
-                };
-                *count = count.saturating_add(more);
-            }
-        }
-    }
-    found
 }
 
 /// A pod by namespace and name, both valid in Kubernetes.

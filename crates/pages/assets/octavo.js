@@ -189,7 +189,7 @@
     const data = new URLSearchParams();
     for (const [name, value] of new FormData(form())) if (value !== "") data.append(name, value);
     const query = data.toString();
-    return query ? `/?${query}` : "/";
+    return query ? `/nodes?${query}` : "/nodes";
   }
   let typing = 0;
   document.addEventListener("input", (event) => {

@@ -3,6 +3,9 @@
 use axum::extract::Query;
 use axum::http::Uri;
 
+/// Path of the list of nodes.
+pub(super) const LIST: &str = "/nodes";
+
 /// Parameters of an address, in order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct ListAddress(Vec<(String, String)>);
@@ -34,7 +37,7 @@ impl ListAddress {
         if !value.is_empty() {
             text.push(format!("{}={}", encoded(name), encoded(value)));
         }
-        if text.is_empty() { "/".to_owned() } else { format!("/?{}", text.join("&")) }
+        if text.is_empty() { LIST.to_owned() } else { format!("{LIST}?{}", text.join("&")) }
     }
 
     /// Address with only these parameters.
@@ -54,7 +57,7 @@ impl ListAddress {
     /// because the command line has its own defaults.
     pub(super) fn flags(&self) -> String {
         let flag = |(name, value): &(String, String)| match name.as_str() {
-            "search" | "type" | "state" | "sharing" | "layout" | "selector" => {
+            "search" | "type" | "state" | "problem" | "sharing" | "layout" | "selector" => {
                 Some(format!(" --{name}={}", quoted(value)))
             }
             "layoutState" => Some(format!(" --layout-state={}", quoted(value))),
@@ -122,21 +125,22 @@ mod tests {
 
     #[test]
     fn address_changes_one_parameter() {
-        let address = address("/?search=&type=a&selector=x%20in%20(a%2Cb)&continue=t");
+        let address = address("/nodes?search=&type=a&selector=x%20in%20(a%2Cb)&continue=t");
         assert_eq!(address.get("selector"), "x in (a,b)");
-        assert_eq!(address.with("type", "b"), "/?selector=x%20in%20%28a%2Cb%29&type=b");
-        assert_eq!(address.toggled("type", "a"), "/?selector=x%20in%20%28a%2Cb%29");
+        assert_eq!(address.with("type", "b"), "/nodes?selector=x%20in%20%28a%2Cb%29&type=b");
+        assert_eq!(address.toggled("type", "a"), "/nodes?selector=x%20in%20%28a%2Cb%29");
     }
 
     #[test]
     fn filter_is_quoted_as_shell_flags() {
-        let address = address("/?sort=-free&state=ok&selector=x%20in%20(a)&search=it's&limit=2");
+        let address =
+            address("/nodes?sort=-free&state=ok&selector=x%20in%20(a)&search=it's&limit=2");
         assert_eq!(address.flags(), r" --state=ok --selector='x in (a)' --search='it'\''s'");
     }
 
     #[test]
     fn invalid_utf8_is_replaced() {
-        assert_eq!(address("/?search=%ff").get("search"), "\u{fffd}");
-        assert_eq!(address("/").with("type", ""), "/");
+        assert_eq!(address("/nodes?search=%ff").get("search"), "\u{fffd}");
+        assert_eq!(address("/nodes").with("type", ""), "/nodes");
     }
 }

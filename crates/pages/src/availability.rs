@@ -94,7 +94,7 @@ pub(super) fn page(
         match types.last_mut() {
             Some(last) if last.name == name => last.resources.push(part),
             Some(_) | None => types.push(TypePart {
-                id: format!("of-{}", types.len()),
+                id: type_anchor(&row.key.kind),
                 title: row.key.kind.display_name(),
                 name: name.to_owned(),
                 resources: vec![part],
@@ -131,6 +131,11 @@ pub(super) fn page(
         types,
         origin: origin.to_owned(),
     }
+}
+
+/// HTML ID of the section of a type.
+pub(super) fn type_anchor(kind: &UnitType) -> String {
+    format!("of-{}", kind.as_str())
 }
 
 fn counted_rows(count: usize) -> String {
@@ -209,7 +214,7 @@ fn facts(row: &Row) -> Vec<String> {
 }
 
 /// Estimated wait for a free unit and the basis of the estimate; `None` if one is free.
-fn wait(wait: Wait) -> Option<String> {
+pub(super) fn wait(wait: Wait) -> Option<String> {
     let at = |seconds: i64| {
         let time = jiff::Timestamp::from_second(seconds);
         time.map_or_else(|error| chain(&error), super::badges::format_time)

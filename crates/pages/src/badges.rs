@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use octavo_fleet::access::Visibility;
+use octavo_fleet::availability::UnitType;
 use octavo_fleet::summary::NodeState;
 use octavo_model::id::TypeName;
 pub(super) use octavo_model::text::{count_noun, format_age, format_memory, printable};
@@ -71,6 +72,41 @@ pub(super) fn type_name(name: Option<&TypeName>) -> String {
     name.map_or_else(|| "type unknown".to_owned(), ToString::to_string)
 }
 
+/// Name of the product of a type: `NVIDIA H200 141 GB`.
+pub(super) fn product_name(kind: &UnitType) -> String {
+    let name = kind.display_name();
+    let memory = name.rsplit_once(' ').filter(|(_, last)| {
+        let amount = last.strip_suffix("GB").unwrap_or_default();
+        !amount.is_empty() && amount.bytes().all(|byte| byte.is_ascii_digit())
+    });
+    match memory {
+        Some((product, memory)) => format!("{product} {} GB", memory.trim_end_matches("GB")),
+        None => name,
+    }
+}
+
+/// Part of a text, as code or not.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct TextPart {
+    pub(super) code: bool,
+    pub(super) text: String,
+}
+
+/// Splits a text at its backquotes, which enclose code. An unpaired one is part of the text.
+pub(super) fn text_parts(text: &str) -> Vec<TextPart> {
+    let pieces: Vec<&str> = text.split('`').collect();
+    let is_paired = pieces.len() % 2 == 1;
+    let part = |(number, text): (usize, &&str)| TextPart {
+        code: is_paired && number % 2 == 1,
+        text: (*text).to_owned(),
+    };
+    if !is_paired {
+        return vec![TextPart { code: false, text: text.to_owned() }];
+    }
+    let parts = pieces.iter().enumerate().map(part);
+    parts.filter(|part| !part.text.is_empty()).collect()
+}
+
 /// Age in milliseconds, for the script.
 pub(super) fn millis(age: Duration) -> u64 {
     u64::try_from(age.as_millis()).unwrap_or(u64::MAX)
@@ -84,6 +120,30 @@ pub(super) fn format_time(time: Timestamp) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn product_has_a_space_before_the_unit() {
+        for (name, product) in [
+            ("nvidia-h200-141gb", "NVIDIA H200 141 GB"),
+            ("nvidia-rtx-pro-6000-96gb", "NVIDIA RTX PRO 6000 96 GB"),
+            ("our-own", "OUR OWN"),
+        ] {
+            assert_eq!(product_name(&UnitType::Known(name.parse().unwrap())), product);
+        }
+    }
+
+    #[test]
+    fn text_is_split_at_paired_backquotes() {
+        let words = |text: &str| -> Vec<(bool, String)> {
+            text_parts(text).into_iter().map(|part| (part.code, part.text)).collect()
+        };
+        let (code, plain) =
+            (|text: &str| (true, text.to_owned()), |text: &str| (false, text.to_owned()));
+        assert_eq!(words("run `a b` now"), [plain("run "), code("a b"), plain(" now")]);
+        assert_eq!(words("`a`"), [code("a")]);
+        assert_eq!(words("it`s"), [plain("it`s")]);
+        assert_eq!(words(""), []);
+    }
 
     #[test]
     fn color_of_a_badge_is_that_of_its_state() {

@@ -66,12 +66,17 @@ pub(super) fn filter_form(
     if !orders.iter().any(|(value, _)| *value == sort) {
         orders.push((sort.clone(), sort.trim_start_matches('-').to_owned()));
     }
-    let filters = ["search", "type", "state", "sharing", "layout", "layoutState", "selector"];
+    let filters =
+        ["search", "type", "state", "problem", "sharing", "layout", "layoutState", "selector"];
     let mut selects = vec![
         select("type", "Type", address.get("type"), types),
         select("state", "State", address.get("state"), states),
         select("sharing", "Sharing", address.get("sharing"), sharing),
     ];
+    // The overview links to the nodes with a problem; the words depend on the versions of the agents.
+    if !address.get("problem").is_empty() {
+        selects.push(select("problem", "Problem", address.get("problem"), []));
+    }
     // A fleet without layouts needs no filter for them.
     if has_layouts || !address.get("layoutState").is_empty() {
         let words =

@@ -1,4 +1,4 @@
-//! Web pages: the list of nodes, a node, availability and profiles, and their components.
+//! Web pages: the overview, the list of nodes, a node, availability, teams and profiles, and their components.
 //!
 //! Pages are rendered on the server and work without JavaScript. With it, they update live: the script waits at
 //! `/live`, reloads the page and replaces what differs. Nothing is loaded from other origins, pages contain no inline
@@ -21,6 +21,7 @@ mod live_values;
 mod map;
 mod node;
 mod nodes_csv;
+mod overview;
 mod plan;
 mod profiles;
 mod rows;
@@ -28,6 +29,7 @@ mod search;
 mod sharing;
 mod slice_diagram;
 mod slots;
+mod teams;
 mod unknown_devices;
 mod vendor_devices;
 
@@ -48,7 +50,7 @@ use octavo_store::view::FleetView;
 use octavo_toolkit::error::chain;
 use tokio::sync::Semaphore;
 
-use self::address::query_parameter;
+use self::address::{LIST, query_parameter};
 use self::assets::Assets;
 
 /// Content Security Policy: a page can only load its own files and send requests to its own server.
@@ -75,14 +77,15 @@ pub fn router(availability: Counter) -> Router {
     };
     let long_forms = Arc::new(Semaphore::new(profiles::MAX_LONG_FORMS));
     Router::new()
-        .route("/", get(nodes))
+        .route("/", get(overview::show))
         .route("/nodes/{name}", get(node))
-        .route("/nodes", get(redirect_to_list))
-        .route("/nodes.csv", get(nodes_csv::download))
+        .route("/nodes", get(nodes))
         .route("/nodes/", get(redirect_to_list))
-        .route("/availability", get(self::availability))
+        .route("/nodes.csv", get(nodes_csv::download))
         .route("/map", get(map::page))
         .route("/search", get(search::page))
+        .route("/availability", get(self::availability))
+        .route("/teams", get(teams::show))
         .route("/compare", get(profiles::compare::page))
         .route(
             "/objectives",
@@ -120,10 +123,10 @@ async fn nodes(
     html(status, &page)
 }
 
-/// Redirects `/nodes`, which users may type by analogy with the API's path.
+/// Redirects other addresses of the list, with their parameters.
 async fn redirect_to_list(uri: Uri) -> Redirect {
     let query = uri.query().map(|query| format!("?{query}"));
-    Redirect::permanent(&format!("/{}", query.unwrap_or_default()))
+    Redirect::permanent(&format!("{LIST}{}", query.unwrap_or_default()))
 }
 
 async fn node(
@@ -185,7 +188,10 @@ pub fn refusal_page(refused: &AccessError) -> Response {
             (StatusCode::SERVICE_UNAVAILABLE, "Authorization is unavailable")
         }
     };
-    let page = RefusedPage { assets: Assets::links(), title, text: chain(refused) };
+    let hint = refused.is_about_all_usage().then_some(
+        "With access to one namespace, add its name to the address: /teams?namespace=NAME.",
+    );
+    let page = RefusedPage { assets: Assets::links(), title, text: chain(refused), hint };
     let mut response = set_headers(html(status, &page));
     let mut say = |name, value: &'static str| {
         response.headers_mut().insert(name, HeaderValue::from_static(value))
@@ -220,6 +226,8 @@ struct RefusedPage {
     assets: Assets,
     title: &'static str,
     text: String,
+    /// Another address that may be permitted.
+    hint: Option<&'static str>,
 }
 
 /// Page for an unknown address.

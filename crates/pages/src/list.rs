@@ -13,7 +13,7 @@ use octavo_store::query::{self, Query};
 use octavo_store::view::FleetView;
 use octavo_toolkit::error::chain;
 
-use super::address::{ListAddress, encoded};
+use super::address::{LIST, ListAddress, encoded};
 use super::assets::Assets;
 use super::badges::{
     Badge, count_noun, format_age, format_memory, millis, node_state, starting, type_name,
@@ -58,11 +58,11 @@ pub(super) struct ListPage {
 
 /// Instructions for an empty fleet.
 #[derive(Debug)]
-struct EmptyFleet {
-    age: String,
-    age_ms: u64,
-    young: bool,
-    command: String,
+pub(super) struct EmptyFleet {
+    pub(super) age: String,
+    pub(super) age_ms: u64,
+    pub(super) young: bool,
+    pub(super) command: String,
 }
 
 /// Totals of the fleet.
@@ -161,7 +161,7 @@ pub(super) fn page(view: &FleetView, visibility: &Visibility, uri: &Uri, origin:
         sections,
         pager,
         origin: origin.to_owned(),
-        query: match { address.without(GROUP) }.with("sort", address.get("sort")).strip_prefix('/')
+        query: match { address.without(GROUP) }.with("sort", address.get("sort")).strip_prefix(LIST)
         {
             Some(query) => query.to_owned(),
             None => String::new(),
@@ -194,7 +194,8 @@ fn one_part(found: &query::Page, clock: &Clock, now: Moment) -> NodeSection {
     NodeSection { head: None, rows: rows.map(|node| NodeRow::of(node, clock, now)).collect() }
 }
 
-fn empty(now: Moment, origin: &str) -> EmptyFleet {
+/// Instructions for the reader of an empty fleet at `origin`.
+pub(super) fn empty(now: Moment, origin: &str) -> EmptyFleet {
     let since = Moment::default().age(now);
     EmptyFleet {
         age: format_age(since),
@@ -259,14 +260,17 @@ fn fleet_totals(
 /// Whether a node needs attention. Agents may still reconnect during a start; after it, a node with an agent's label
 /// has lost its agent.
 fn needs_attention(node: &Node, is_starting: bool, now: Moment) -> bool {
-    let state = node.state(now);
+    has_lost_agent(node, is_starting, now) || node.state(now).needs_attention()
+}
+
+/// Whether an agent reported the node before, and none does any more.
+pub(super) fn has_lost_agent(node: &Node, is_starting: bool, now: Moment) -> bool {
     let is_labeled_by_agent = node.source == TypeSource::Label(TYPE_LABEL);
-    let lost_agent = state == NodeState::NoAgent && is_labeled_by_agent && !is_starting;
-    lost_agent || state.needs_attention()
+    node.state(now) == NodeState::NoAgent && is_labeled_by_agent && !is_starting
 }
 
 /// Summary of the state of all nodes.
-fn attention_summary(fleet: &Fleet, is_starting: bool, now: Moment) -> String {
+pub(super) fn attention_summary(fleet: &Fleet, is_starting: bool, now: Moment) -> String {
     let count = |is: &dyn Fn(&Node) -> bool| fleet.nodes.iter().filter(|node| is(node)).count();
     let wanting = count(&|node| needs_attention(node, is_starting, now));
     let without_agent = count(&|node| !node.has_agent());

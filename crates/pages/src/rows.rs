@@ -135,7 +135,8 @@ mod tests {
     use std::time::Duration;
 
     use octavo_fleet::summary::{
-        DeviceSummary, DeviceUse, NodeSummary, Occupancy, PartitionCounts, Sharing, UsageRank,
+        DeviceHealth, DeviceSummary, DeviceUse, NodeSummary, Occupancy, PartitionCounts, Sharing,
+        UsageRank,
     };
     use octavo_model::inventory::NvmlState;
     use octavo_store::fleet::{Freshness, ReportingAgent, StatusDigest};
@@ -160,6 +161,7 @@ mod tests {
             type_name: None,
             is_manual_type: false,
             memory: None,
+            health: DeviceHealth::OK,
             state: *state,
             occupancy: *occupancy,
             sharing: Some(Sharing::Exclusive),

@@ -51,13 +51,13 @@ fn view(nodes: usize) -> (watch::Sender<Fleet>, FleetView) {
     (fleet, FleetView::new(receiver, clock))
 }
 
-async fn get(view: &FleetView, path: &str) -> Response<Body> {
+pub(crate) async fn get(view: &FleetView, path: &str) -> Response<Body> {
     let mut request = Request::get(path).body(Body::empty()).unwrap();
     request.extensions_mut().insert(Visibility::everything());
     router(Counter::new(view.clone(), None)).oneshot(request).await.unwrap()
 }
 
-async fn text(response: Response<Body>) -> String {
+pub(crate) async fn text(response: Response<Body>) -> String {
     let bytes = response.into_body().collect().await.unwrap().to_bytes();
     String::from_utf8(bytes.to_vec()).unwrap()
 }
@@ -67,8 +67,10 @@ async fn every_response_has_the_security_headers() {
     let (_fleet, view) = view(1);
     for (path, status) in [
         ("/", StatusCode::OK),
-        ("/?sort=nothing", StatusCode::BAD_REQUEST),
-        ("/?search=%ff", StatusCode::OK),
+        ("/?sort=nothing", StatusCode::PERMANENT_REDIRECT),
+        ("/nodes?sort=nothing", StatusCode::BAD_REQUEST),
+        ("/nodes?search=%ff", StatusCode::OK),
+        ("/teams", StatusCode::OK),
         ("/nodes/node-00000", StatusCode::OK),
         ("/nodes/NOT-A-NAME", StatusCode::NOT_FOUND),
         ("/profiles", StatusCode::OK),
@@ -105,7 +107,7 @@ async fn lists_show_a_notice_while_the_aggregator_is_starting() {
     let (progress, startup) = watch::channel(Some(now));
     let view = view.with_startup(startup);
     let notice = "The aggregator is starting: 4 of about 9 nodes have reported. The data shown is incomplete.";
-    for path in ["/", "/availability"] {
+    for path in ["/", "/nodes", "/availability", "/teams"] {
         let page = text(get(&view, path).await).await;
         assert!(page.contains(notice), "{path}: {page}");
     }
@@ -119,7 +121,7 @@ async fn lists_show_a_notice_while_the_aggregator_is_starting() {
     let objectives = text(objectives.await).await;
     assert!(objectives.contains("4 of about 9 nodes"), "{objectives}");
     progress.send_replace(None);
-    for path in ["/", "/availability", "/profiles", "/compare"] {
+    for path in ["/", "/nodes", "/availability", "/teams", "/profiles", "/compare"] {
         let page = text(get(&view, path).await).await;
         assert!(!page.contains("is starting"), "{path}: {page}");
     }
@@ -145,15 +147,50 @@ async fn node_whose_agent_left_needs_attention_after_startup() {
     }));
     let (progress, startup) = watch::channel(Some(StartupProgress::new(0, None)));
     let view = view.with_startup(startup).with_cluster(Some(watched));
-    let during = text(get(&view, "/").await).await;
+    let during = text(get(&view, "/nodes").await).await;
     assert!(!during.contains("without an agent, known from the cluster only"), "{during}");
     assert!(!during.contains("1 needs attention"), "{during}");
     progress.send_replace(None);
-    let after = text(get(&view, "/").await).await;
+    let after = text(get(&view, "/nodes").await).await;
     assert!(
         after.contains("2 without an agent, known from the cluster only; 1 needs attention"),
         "{after}"
     );
+}
+
+#[tokio::test]
+async fn former_addresses_of_the_list_are_redirected() {
+    let (_fleet, view) = view(1);
+    for (path, there) in [
+        ("/?state=ok&group=type", "/nodes?state=ok&group=type"),
+        ("/nodes/?sort=-free", "/nodes?sort=-free"),
+        ("/nodes/", "/nodes"),
+    ] {
+        let answer = get(&view, path).await;
+        assert_eq!(answer.status(), StatusCode::PERMANENT_REDIRECT, "{path}");
+        assert_eq!(answer.headers()[header::LOCATION], there, "{path}");
+    }
+    assert_eq!(get(&view, "/?").await.status(), StatusCode::OK);
+}
+
+#[tokio::test]
+async fn navigation_marks_the_current_page() {
+    let (_fleet, view) = view(1);
+    for (path, current) in [
+        ("/", "href=\"/\" aria-current=\"page\""),
+        ("/nodes", "href=\"/nodes\" aria-current=\"page\""),
+        ("/nodes/node-00000", "href=\"/nodes\" aria-current=\"true\""),
+        ("/availability", "href=\"/availability\" aria-current=\"page\""),
+        ("/teams", "href=\"/teams\" aria-current=\"page\""),
+        ("/profiles", "href=\"/profiles\" aria-current=\"page\""),
+        ("/compare", "href=\"/compare\" aria-current=\"page\""),
+    ] {
+        let page = text(get(&view, path).await).await;
+        let (_, rest) = page.split_once("<nav class=\"places\"").unwrap();
+        let (nav, _) = rest.split_once("</nav>").unwrap();
+        assert!(nav.contains(current), "{path}: {nav}");
+        assert_eq!(nav.matches("aria-current").count(), 1, "{path}: {nav}");
+    }
 }
 
 async fn send(site: &Router, path: &str, form: &str) -> Response<Body> {
@@ -206,7 +243,7 @@ async fn i10_form_length_and_number_of_long_forms_are_bounded() {
 #[tokio::test]
 async fn nodes_are_grouped_by_type_with_filter_and_order() {
     let (_fleet, view) = view(30);
-    let path = "/?search=node-0000&sort=-name&group=type";
+    let path = "/nodes?search=node-0000&sort=-name&group=type";
     let page = text(get(&view, path).await).await;
     assert!(page.contains(">no accelerator</span> <span class=\"soft\">10 nodes<"), "{page}");
     let at = |name: &str| page.find(&format!("id=\"node-{name}\"")).unwrap();
@@ -214,14 +251,14 @@ async fn nodes_are_grouped_by_type_with_filter_and_order() {
     assert!(page.contains("--group-by=type"), "{page}");
     // The API has no groups, and clearing the filter keeps them.
     assert!(page.contains("/api/v1/nodes?search=node-0000&#38;sort=-name"), "{page}");
-    assert!(page.contains("href=\"/?sort=-name&#38;group=type\""), "{page}");
-    let wrong = get(&view, "/?group=colour").await;
+    assert!(page.contains("href=\"/nodes?sort=-name&#38;group=type\""), "{page}");
+    let wrong = get(&view, "/nodes?group=colour").await;
     assert_eq!(wrong.status(), StatusCode::BAD_REQUEST);
     let message = text(wrong).await;
     assert!(message.contains("for parameter group: must be type"), "{message}");
 
     let (_fleet, view) = self::view(300);
-    let page = text(get(&view, "/?group=type").await).await;
+    let page = text(get(&view, "/nodes?group=type").await).await;
     assert_eq!(page.matches(" data-row ").count(), 200);
     assert!(page.contains(">100 more<"), "{page}");
 }
@@ -252,7 +289,7 @@ async fn assets_are_addressed_by_hash_and_cached() {
 #[tokio::test]
 async fn large_fleet_is_paginated_completely() {
     let (_fleet, view) = view(10_000);
-    let mut path = "/?sort=-name&limit=1000".to_owned();
+    let mut path = "/nodes?sort=-name&limit=1000".to_owned();
     let mut seen = 0;
     let mut pages = 0;
     loop {
@@ -277,7 +314,7 @@ async fn unreadable_status_is_reported_and_peer_texts_are_escaped() {
     let page = text(get(&view, "/nodes/node-00000").await).await;
     assert!(page.contains("The report of the agent cannot be decoded completely"));
     assert!(!page.contains("<b>0.1.0</b>"));
-    let page = text(get(&view, "/?selector=%3Cscript%3E").await).await;
+    let page = text(get(&view, "/nodes?selector=%3Cscript%3E").await).await;
     assert!(page.contains("Invalid filter"));
     assert!(!page.contains("<script>"));
 }
@@ -316,7 +353,7 @@ async fn live_stream_sends_changes_and_ends_with_the_store() {
 async fn list_hides_nodes_without_permission_and_explains_it() {
     let (_fleet, view) = view(3);
     let asks = async |visibility: Option<Visibility>| {
-        let mut request = Request::get("/").body(Body::empty()).unwrap();
+        let mut request = Request::get("/nodes").body(Body::empty()).unwrap();
         if let Some(visibility) = visibility {
             request.extensions_mut().insert(visibility);
         }

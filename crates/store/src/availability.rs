@@ -17,6 +17,7 @@ use octavo_fleet::availability::{
     HoldingEvent, HoldingHistory, HoldingTimes, PotentialCache, TypeResolver, Wait, WaitBasis,
     WaitReport, count,
 };
+use octavo_fleet::cluster::PodKey;
 use octavo_kube::cluster::WatchedCluster;
 use octavo_model::API_VERSION;
 use octavo_model::accelerators::Catalog;
@@ -61,6 +62,14 @@ pub struct AvailabilityCount {
     /// The counted cluster; `None` without a watched cluster.
     watched: Option<Arc<WatchedCluster>>,
     at: Instant,
+}
+
+impl AvailabilityCount {
+    /// Start time of a pod in seconds since 1970, as the kubelet reported it; `None` if it is unknown.
+    pub fn pod_started_at(&self, namespace: &str, name: &str) -> Option<i64> {
+        let key = PodKey { namespace: namespace.to_owned(), name: name.to_owned() };
+        self.watched.as_ref()?.snapshot.pods.get(&key)?.started_at
+    }
 }
 
 /// Age of a count.

@@ -7,12 +7,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use octavo_fleet::summary::{
-    DeviceCounts, DeviceSummary, LayoutSummary, NodeState, NodeSummary, SharingSummary, TypeCounts,
-    UsageRank,
+    DeviceCounts, DeviceSummary, LayoutSummary, NodeProblem, NodeState, NodeSummary,
+    SharingSummary, TypeCounts, UsageRank,
 };
 use octavo_fleet::type_source::TypeSource;
 use octavo_model::id::{NodeName, TypeName};
 use octavo_model::inventory::Inventory;
+use octavo_model::reason::Reason;
 use octavo_node::label_set::LabelSet;
 use octavo_node::sharing::usage::Usage;
 use octavo_planner::reconcile::NodeLayoutStatus;
@@ -248,6 +249,15 @@ impl Node {
     pub fn reason(&self, now: Moment) -> Option<&str> {
         let fresh = !self.freshness.is_stale(now);
         self.summary.reason.as_deref().filter(|_| fresh)
+    }
+
+    /// Problems that need attention at `now`, each once. Nothing more is known of a stale node.
+    pub fn problems(&self, now: Moment) -> Vec<NodeProblem> {
+        if self.freshness.is_stale(now) {
+            let tone = NodeState::Stale.tone();
+            return vec![NodeProblem::of_node(tone, Reason::Stale, String::new())];
+        }
+        self.summary.problems(&self.devices)
     }
 
     /// Device counts at `now`; unknown for a stale node.

@@ -14,7 +14,7 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::sync::Arc;
 
-use octavo_fleet::summary::{NodeState, Sharing};
+use octavo_fleet::summary::{NodeProblem, NodeState, Sharing};
 use octavo_model::id::{NodeName, TypeName};
 use octavo_model::reported::Reported;
 use octavo_node::label_set::LabelSet;
@@ -45,6 +45,8 @@ pub struct Query {
     pub types: Vec<Option<TypeName>>,
     /// States of the node. Empty accepts all.
     pub states: Vec<NodeState>,
+    /// Words of problems of which the node has at least one. Empty accepts all.
+    pub problems: Vec<String>,
     /// Sharing modes of the node. Empty accepts all.
     pub sharing: Vec<Sharing>,
     /// Layout names. Empty accepts all.
@@ -228,6 +230,7 @@ impl<'a> Filter<'a> {
             search,
             types,
             states,
+            problems,
             sharing,
             layouts,
             layout_states,
@@ -243,11 +246,14 @@ impl<'a> Filter<'a> {
             let mut all = node.summary.types.iter();
             all.any(|one| one.type_name == *wanted)
         };
+        let is_wanted =
+            |problem: &NodeProblem| problems.iter().any(|wanted| wanted == problem.reason);
         (sharing.is_empty() || sharing.contains(&node.summary.sharing))
             && (layout_states.is_empty() || layout_states.contains(&stands))
             && (layouts.is_empty() || layouts.iter().any(|wanted| Some(wanted.as_str()) == name))
             && (states.is_empty() || states.contains(&node.state(self.now)))
             && (types.is_empty() || types.iter().any(has_type))
+            && (problems.is_empty() || node.problems(self.now).iter().any(is_wanted))
             && search.as_ref().is_none_or(|part| node.name.as_str().contains(part.as_str()))
             && self.selects(&node.labels)
     }
@@ -274,6 +280,7 @@ impl Default for Query {
             search: None,
             types: Vec::new(),
             states: Vec::new(),
+            problems: Vec::new(),
             sharing: Vec::new(),
             layouts: Vec::new(),
             layout_states: Vec::new(),

@@ -24,7 +24,8 @@ const ROWS: &[(&str, [u16; 7])] = &[
     ("/metrics", [401, 403, 403, 200, 403, 403, 200]),
     ("/", [401, 403, 200, 403, 200, 403, 200]),
     ("/live", [401, 403, 200, 403, 200, 403, 200]),
-    ("/nodes", [401, 403, 308, 403, 308, 403, 308]),
+    ("/nodes", [401, 403, 200, 403, 200, 403, 200]),
+    ("/nodes/", [401, 403, 308, 403, 308, 403, 308]),
     ("/nodes/node-a", [401, 403, 403, 403, 200, 403, 200]),
     ("/nodes/node-b", [401, 403, 403, 403, 403, 403, 200]),
     ("/api/v1/types", [401, 403, 200, 403, 200, 403, 200]),
@@ -37,6 +38,8 @@ const ROWS: &[(&str, [u16; 7])] = &[
     ("/api/v1/usage", [401, 403, 403, 403, 403, 403, 200]),
     ("/api/v1/usage?namespace=NAMESPACE", [401, 403, 403, 403, 403, 200, 200]),
     ("/api/v1/usage?namespace=NAMESPACE&node=node-a", [401, 403, 403, 403, 403, 403, 200]),
+    ("/teams", [401, 403, 403, 403, 403, 403, 200]),
+    ("/teams?namespace=NAMESPACE", [401, 403, 403, 403, 403, 200, 200]),
     ("/api/v1/usage?namespace=kube-system", [401, 403, 403, 403, 403, 403, 200]),
     ("/api/v1/nothing", [401, 404, 404, 404, 404, 404, 404]),
 ];
@@ -109,9 +112,13 @@ async fn shown_without_nodes(place: &ReaderNamespace<'_>, who: &[Readers]) {
     let detail = problem["detail"].as_str().unwrap();
     assert!(detail.contains("you do not have the permission to list nodes.octavo.dev"), "{detail}");
     assert!(detail.contains("kubectl auth can-i list nodes.octavo.dev"), "{detail}");
-    for (path, reader) in
-        [("/api/v1/types", viewer), ("/", viewer), ("/metrics", scraper), ("/", some)]
-    {
+    for (path, reader) in [
+        ("/api/v1/types", viewer),
+        ("/", viewer),
+        ("/nodes", viewer),
+        ("/metrics", scraper),
+        ("/", some),
+    ] {
         let body = reader.get(path).await.body;
         assert!(body.contains(H100_TYPE) || body.contains("H100"), "{path}: {body}");
         for hidden in ["node-a", "node-b", "GPU-"] {

@@ -60,7 +60,7 @@ async fn photograph(page: &Page, name: &str) {
 async fn ac_007_profiles_are_compared_with_cheapest_and_fastest_marked() {
     let (_directory, site) = priced().await;
     browse(&site.url, Start::default(), async |page| {
-        page.open("/").await;
+        page.open("/nodes").await;
         page.click(".places a[href='/compare']").await;
         page.until("h1", &["Compare hardware profiles"]).await;
         assert_eq!(page.count("#compared").await, 0);

@@ -13,7 +13,7 @@ async fn list_is_filtered_navigated_and_opened_by_keyboard() {
     let site = Site::of_the_demo().await;
     browse(&site.url, Start::default(), async |page| {
         let focus = |id: &str| format!("return document.activeElement.id === '{id}'");
-        page.open("/").await;
+        page.open("/nodes").await;
         page.until("#main tbody th", &MACHINES).await;
         page.press(TAB).await;
         page.until_true("return document.activeElement.className === 'skip'").await;

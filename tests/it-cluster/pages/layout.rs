@@ -104,7 +104,7 @@ async fn layout_is_shown_per_device_with_live_progress() {
         page.until("#layout-now h2", &["Layout serving applying"]).await;
         assert_eq!(page.ask("return window.marker", json!([])).await, 7);
 
-        page.open("/").await;
+        page.open("/nodes").await;
         page.until("#node-hgx-a100 .by-layout", &["layout serving applying 7 of 8"])
             .await;
         site.set_layout_state("hgx-a100", &machine, &layout_status(&machine, 7, &IN_THE_WAY));
@@ -113,10 +113,10 @@ async fn layout_is_shown_per_device_with_live_progress() {
         ])
         .await;
         page.until("#node-hgx-a100 .at-state .badge", &["attention"]).await;
-        page.open("/?layoutState=applied").await;
+        page.open("/nodes?layoutState=applied").await;
         page.until("#main .empty p", &["No node matches the filter. The fleet has 7 nodes."])
             .await;
-        page.open("/?layoutState=blocked").await;
+        page.open("/nodes?layoutState=blocked").await;
         page.until("#main tbody th", &["hgx-a100"]).await;
         let same = page.text(".same code").await;
         assert!(same.ends_with("--layout-state=blocked"), "{same}");

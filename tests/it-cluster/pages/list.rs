@@ -9,7 +9,7 @@ const NAMES: &str = "#main tbody th";
 async fn ac_001_every_node_is_listed_with_its_devices_and_state() {
     let site = Site::of_the_demo().await;
     browse(&site.url, Start::default(), async |page| {
-        page.open("/").await;
+        page.open("/nodes").await;
         page.until(NAMES, &MACHINES).await;
         let row = "#node-hgx-a100 td";
         let cells = page.texts(row).await;
@@ -38,12 +38,12 @@ async fn ac_001_every_node_is_listed_with_its_devices_and_state() {
 async fn ac_001_nodes_are_filtered_by_text_and_by_click_on_a_type() {
     let site = Site::of_the_demo().await;
     browse(&site.url, Start::default(), async |page| {
-        page.open("/").await;
+        page.open("/nodes").await;
         page.until(NAMES, &MACHINES).await;
         let field = page.find("#search").await;
         field.send_keys("a100").await.unwrap();
         page.until(NAMES, &["hgx-a100", "mixed-l40s-a100"]).await;
-        page.until_address(|address| address == "/?search=a100&sort=name").await;
+        page.until_address(|address| address == "/nodes?search=a100&sort=name").await;
         page.until_true("return document.activeElement.id === 'search'").await;
 
         page.click("#type-nvidia-l40s-48gb a").await;
@@ -68,7 +68,7 @@ async fn ac_001_nodes_are_filtered_by_text_and_by_click_on_a_type() {
         page.until(NAMES, &["dgx-h100", "h200"]).await;
         page.assert_clean().await;
 
-        page.open("/?selector=a%20in").await;
+        page.open("/nodes?selector=a%20in").await;
         let wrong = page.text(".wrong").await;
         assert!(wrong.contains("selector"), "{wrong}");
         assert_eq!(page.count(NAMES).await, 0);
@@ -80,7 +80,7 @@ async fn ac_001_nodes_are_filtered_by_text_and_by_click_on_a_type() {
 async fn ac_001_nodes_are_sorted_by_click_on_header_and_by_keyboard() {
     let site = Site::of_the_demo().await;
     browse(&site.url, Start::default(), async |page| {
-        page.open("/").await;
+        page.open("/nodes").await;
         page.until(NAMES, &MACHINES).await;
         let by_devices = [
             "dgx-h100",
@@ -111,7 +111,7 @@ async fn ac_001_nodes_are_sorted_by_click_on_header_and_by_keyboard() {
         )
         .await;
         assert_eq!(page.ask(sorted, serde_json::json!([])).await, "Devices ascending");
-        page.until_address(|address| address == "/?sort=devices").await;
+        page.until_address(|address| address == "/nodes?sort=devices").await;
         page.assert_clean().await;
     })
     .await;
@@ -122,7 +122,7 @@ async fn filter_is_a_form_and_headers_are_links_without_scripts() {
     let site = Site::of_the_demo().await;
     let start = Start { without_scripts: true, ..Start::default() };
     browse(&site.url, start, async |page| {
-        page.open("/").await;
+        page.open("/nodes").await;
         assert_eq!(page.count("html.js").await, 0, "scripts run after all");
         let field = page.find("#search").await;
         field.send_keys("a100").await.unwrap();
@@ -144,7 +144,7 @@ async fn large_fleet_is_paged() {
         site.put(&format!("node-{number:03}"), &machine);
     }
     browse(&site.url, Start::default(), async |page| {
-        page.open("/").await;
+        page.open("/nodes").await;
         assert_eq!(page.count(NAMES).await, 200);
         page.click("#next").await;
         page.until_true("return document.querySelector('#main tbody th').innerText === 'node-200'")
@@ -164,7 +164,7 @@ async fn large_fleet_is_paged() {
 async fn escape_leaves_filter_field_and_keeps_filter() {
     let site = Site::of_the_demo().await;
     browse(&site.url, Start::default(), async |page| {
-        page.open("/").await;
+        page.open("/nodes").await;
         let field = page.find("#search").await;
         field.send_keys("a100").await.unwrap();
         page.until(NAMES, &["hgx-a100", "mixed-l40s-a100"]).await;

@@ -15,7 +15,7 @@ async fn page_updates_live_without_reload() {
     let site = Site::empty();
     let mut machine = inventory("rtx-pro-6000").await;
     browse(&site.url.clone(), Start::default(), async move |page| {
-        page.open("/").await;
+        page.open("/nodes").await;
         page.until("#empty h2", &["No node has reported yet"]).await;
         page.ask("window.marker = 7", json!([])).await;
         page.until(".live", &["Live"]).await;
@@ -54,7 +54,7 @@ async fn page_updates_live_without_reload() {
 async fn lost_connection_is_shown_until_aggregator_returns() {
     let mut site = Site::of_the_demo().await;
     browse(&site.url.clone(), Start::default(), async move |page| {
-        page.open("/").await;
+        page.open("/nodes").await;
         page.until(".live", &["Live"]).await;
         site.stop();
         page.until_true("return !document.getElementById('banner').hidden").await;
@@ -85,7 +85,7 @@ async fn page_polls_if_its_stream_is_refused() {
         others.push(other);
     }
     browse(&site.url.clone(), Start::default(), async move |page| {
-        page.open("/").await;
+        page.open("/nodes").await;
         page.until(".live", &["Polling"]).await;
         site.put("node-a", &machine);
         page.until("#main tbody th", &["node-a"]).await;

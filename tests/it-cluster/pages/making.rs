@@ -38,7 +38,7 @@ async fn type_into(page: &Page, id: &str, text: &str) {
 
 /// Selects the node in the list and opens the form of a profile.
 async fn select(page: &Page, node: &str) {
-    page.open("/").await;
+    page.open("/nodes").await;
     let row = format!("open-{node}");
     page.until_true(&format!("return document.getElementById('{row}') !== null")).await;
     page.press("j").await;

@@ -45,7 +45,7 @@ async fn ac_004_unknown_type_is_named_by_label_and_persists() {
     assert!(machine.devices.iter().all(|one| one.identity == Identity::Unknown));
     site.put("new-cards", &machine);
     browse(&site.url, Start::default(), async |page| {
-        page.open("/").await;
+        page.open("/nodes").await;
         page.until("#node-new-cards .kinds a", &["set type"]).await;
         tab_to(&page, "open-new-cards").await;
         page.press(TAB).await;

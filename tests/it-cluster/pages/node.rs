@@ -106,7 +106,7 @@ async fn hostile_strings_are_escaped() {
         page.open("/nodes/hostile").await;
         let shown = page.text(".device:first-child h3 span").await;
         assert_eq!(shown, name);
-        page.open("/?search=%22%3E%3Cscript%3Ewindow.hit%3D1%3C%2Fscript%3E").await;
+        page.open("/nodes?search=%22%3E%3Cscript%3Ewindow.hit%3D1%3C%2Fscript%3E").await;
         page.find("#search").await;
         let hit = page.ask("return window.hit === undefined && document.querySelectorAll('main script, img').length", serde_json::json!([])).await;
         assert_eq!(hit, 0);

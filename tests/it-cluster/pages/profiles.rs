@@ -100,7 +100,7 @@ async fn focused(page: &Page, id: &str) {
 async fn ac_002_profile_is_created_from_selected_nodes_by_keyboard() {
     let site = cluster().await;
     browse(&site.url, Start::default(), async |page| {
-        page.open("/").await;
+        page.open("/nodes").await;
         page.until_true("return document.getElementById('pick-strangers') !== null")
             .await;
         for name in ["hgx-a100", "mixed-l40s-a100", "strangers"] {
@@ -193,7 +193,7 @@ async fn selection_of_several_types_is_refused_and_offers_each_type() {
 async fn req_008_profiles_are_listed_with_matching_nodes_and_issues() {
     let site = cluster().await;
     browse(&site.url, Start::default(), async |page| {
-        page.open("/").await;
+        page.open("/nodes").await;
         page.click(".places a[href='/profiles']").await;
         page.until(
             NAMES,
@@ -265,7 +265,7 @@ async fn pages_explain_what_is_missing_without_a_cluster() {
     browse(&site.url, start, async |page| {
         page.open("/profiles").await;
         page.until("#empty h2", &["No source of hardware profiles"]).await;
-        page.open("/").await;
+        page.open("/nodes").await;
         page.click("#pick-h200").await;
         page.click("#make-profile").await;
         page.until("h1", &["New hardware profile"]).await;

@@ -34,8 +34,9 @@ async fn axe_reports_no_issue_on_any_page_in_either_theme() {
     browse(&site.url, Start::default(), async |page| {
         for path in [
             "/",
-            "/?search=nothing-like-it",
-            "/?group=type",
+            "/nodes",
+            "/nodes?search=nothing-like-it",
+            "/nodes?group=type",
             "/availability",
             "/map",
             "/map?by=memory&group=type",
@@ -43,6 +44,8 @@ async fn axe_reports_no_issue_on_any_page_in_either_theme() {
             "/map?view=table",
             "/search?q=a100",
             "/search?q=nothing-like-it",
+            "/teams",
+            "/teams?namespace=nothing-like-it",
             "/nodes/hgx-a100",
             "/nodes/h200",
             "/nodes/shared",
@@ -52,7 +55,7 @@ async fn axe_reports_no_issue_on_any_page_in_either_theme() {
             check(&page, path).await;
         }
         // The theme is stored.
-        page.open("/").await;
+        page.open("/nodes").await;
         page.until_true("return document.documentElement.dataset.theme === 'dark'").await;
     })
     .await;
@@ -72,8 +75,9 @@ async fn axe_reports_no_issue_on_any_page_in_either_theme() {
     .await;
     let empty = Site::empty();
     browse(&empty.url, Start::default(), async |page| {
-        check(&page, "/").await;
-        check(&page, "/availability").await;
+        for path in ["/", "/nodes", "/availability", "/teams"] {
+            check(&page, path).await;
+        }
     })
     .await;
 }
@@ -87,12 +91,14 @@ async fn narrow_page_scrolls_in_one_direction_only() {
     browse(&site.url, start, async |page| {
         for path in [
             "/",
+            "/nodes",
             "/availability",
             "/map",
             "/map?by=utilization&group=type",
             "/map?view=table",
             "/search?q=GPU-",
             "/search?q=a100",
+            "/teams",
             "/nodes/hgx-a100",
             "/nodes/rtx-pro-6000",
             "/nodes/shared",
@@ -158,7 +164,7 @@ async fn row_text_does_not_overlap_on_any_phone() {
     for width in [320, 375, 430] {
         let start = Start { narrow: true, width: Some(width), ..Start::default() };
         browse(&site.url, start, async |page| {
-            for path in ["/", "/?group=type", "/profiles", ESTIMATE] {
+            for path in ["/", "/nodes", "/nodes?group=type", "/teams", "/profiles", ESTIMATE] {
                 page.open(path).await;
                 page.until_true(&format!("return innerWidth === {width}")).await;
                 let touching = page.ask(TOUCHING, serde_json::json!([])).await;
@@ -177,7 +183,9 @@ async fn row_text_does_not_overlap_on_any_phone() {
 async fn number_columns_do_not_touch_adjacent_columns() {
     let site = crowded().await;
     browse(&site.url, Start::default(), async |page| {
-        for path in ["/", "/profiles", ESTIMATE, "/nodes/hgx-a100", "/nodes/shared"] {
+        for path in
+            ["/", "/nodes", "/teams", "/profiles", ESTIMATE, "/nodes/hgx-a100", "/nodes/shared"]
+        {
             page.open(path).await;
             page.until(".live", &["Live"]).await;
             let touching = page.ask(TOUCHING, serde_json::json!([])).await;

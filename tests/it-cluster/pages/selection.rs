@@ -22,7 +22,7 @@ async fn selection_survives_refresh_filter_and_visit_to_a_node() {
     browse(&site.url.clone(), Start::default(), async move |page| {
         // High enough that no scrolling is necessary.
         page.resize(1800).await;
-        page.open("/").await;
+        page.open("/nodes").await;
         page.until(NAMES, &MACHINES).await;
         page.until("#picked", &["No nodes selected"]).await;
         page.click("#pick-h200").await;
@@ -59,7 +59,7 @@ async fn selection_survives_refresh_filter_and_visit_to_a_node() {
 
         page.click("#open-hgx-a100").await;
         page.until("h1", &["hgx-a100"]).await;
-        page.open("/").await;
+        page.open("/nodes").await;
         page.until("#picked", &["1 node selected"]).await;
         page.click("#pick-none").await;
         page.until("#picked", &["No nodes selected"]).await;
@@ -74,7 +74,7 @@ async fn nodes_are_selected_by_keyboard_alone() {
     let site = Site::of_the_demo().await;
     browse(&site.url, Start::default(), async |page| {
         let focus = |id: &str| format!("return document.activeElement.id === '{id}'");
-        page.open("/").await;
+        page.open("/nodes").await;
         page.until(NAMES, &MACHINES).await;
         page.press("j").await;
         page.press("j").await;
@@ -106,7 +106,7 @@ async fn nodes_are_selected_by_keyboard_alone() {
 async fn group_is_selected_by_keyboard_and_filter_sort_and_selection_stay() {
     let site = Site::of_the_demo().await;
     browse(&site.url, Start::default(), async |page| {
-        page.open("/?sort=-name").await;
+        page.open("/nodes?sort=-name").await;
         page.click("#pick-h200").await;
         page.press("g").await;
         page.until_true("return location.search === '?sort=-name&group=type'").await;
@@ -143,7 +143,7 @@ async fn checkboxes_and_button_are_a_form_without_scripts() {
     let site = Site::of_the_demo().await;
     let start = Start { without_scripts: true, ..Start::default() };
     browse(&site.url, start, async |page| {
-        page.open("/").await;
+        page.open("/nodes").await;
         page.click("#pick-h200").await;
         page.click("#pick-dgx-h100").await;
         let button = page.find("#make-profile").await;
@@ -163,7 +163,7 @@ async fn one_of_several_types_is_chosen_by_button_without_scripts() {
     let site = cluster().await;
     let start = Start { without_scripts: true, ..Start::default() };
     browse(&site.url, start, async |page| {
-        page.open("/").await;
+        page.open("/nodes").await;
         page.click("#pick-h200").await;
         page.click("#pick-dgx-h100").await;
         page.click("#make-profile").await;
@@ -204,14 +204,14 @@ async fn ac_002_profile_is_created_from_a_thousand_nodes_with_long_names() {
     };
     site.follow(of(&names), Vec::new());
     browse(&site.url.clone(), Start::default(), async move |page| {
-        page.open("/").await;
+        page.open("/nodes").await;
         // Like a user who ticks the checkbox on every page of the list.
         page.ask(
             "sessionStorage.setItem('octavo-picked', JSON.stringify(arguments[0]))",
             json!([names]),
         )
         .await;
-        page.open("/").await;
+        page.open("/nodes").await;
         let picked = "1000 nodes selected, 800 not listed here";
         page.until("#picked", &[picked]).await;
         page.click("#make-profile").await;

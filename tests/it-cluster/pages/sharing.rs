@@ -250,7 +250,7 @@ async fn device_tenants_and_exceeded_shares_are_shown() {
         assert!(partition.contains("replica 1 10 GiB of 19.5 GiB 45 %"), "{partition}");
         assert_eq!(page.count(".device:first-child .slots .region").await, 2);
         // The list shows that the node needs attention, and why.
-        page.open("/").await;
+        page.open("/nodes").await;
         page.until("#node-shared .at-state .badge", &["attention"]).await;
         page.until(
             "#node-shared .at-state .why",

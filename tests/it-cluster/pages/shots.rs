@@ -29,7 +29,8 @@ async fn screenshots_of_all_pages_can_be_taken() {
     follow(&site);
     browse(&site.url, Start::default(), async |page| {
         for (path, name, height) in [
-            ("/", "nodes", 1810),
+            ("/", "overview", 1810),
+            ("/nodes", "nodes", 1810),
             ("/availability", "availability", 1500),
             ("/map", "map", 1100),
             ("/nodes/hgx-a100", "node", 1290),
@@ -38,6 +39,7 @@ async fn screenshots_of_all_pages_can_be_taken() {
             (DRAFT, "profile", 1500),
             ("/nodes/hgx-a100", "layout", 700),
             ("/nodes/notebooks", "sharing", 980),
+            ("/teams", "teams", 700),
         ] {
             if name == "layout" {
                 let machine = blocked_machine().await;

@@ -35,7 +35,7 @@ async fn site() -> Site {
 async fn ac_001_node_view_marks_and_explains_nodes_without_agent() {
     let site = site().await;
     browse(&site.url, Start::default(), async |page| {
-        page.open("/").await;
+        page.open("/nodes").await;
         page.until("#glance-nodes ~ .headline", &["3 nodes 2 without an agent, known from the cluster only; 1 needs attention"])
             .await;
         assert_eq!(page.count("tr.by-labels").await, 2);
@@ -46,7 +46,7 @@ async fn ac_001_node_view_marks_and_explains_nodes_without_agent() {
         }
         let card = page.text("#type-nvidia-a100-40gb").await;
         assert!(card.contains("on 2 nodes, 2 without an agent"), "{card}");
-        page.open("/?state=no-agent&group=type").await;
+        page.open("/nodes?state=no-agent&group=type").await;
         assert_eq!(page.count("tr.by-labels").await, 2);
         assert_eq!(page.violations().await, Vec::<String>::new());
 
@@ -65,7 +65,7 @@ async fn ac_001_node_view_marks_and_explains_nodes_without_agent() {
 async fn ac_003_profile_page_of_node_without_agent_selects_by_vendor_label() {
     let site = site().await;
     browse(&site.url, Start::default(), async |page| {
-        page.open("/").await;
+        page.open("/nodes").await;
         page.click("#pick-vendor-a100").await;
         page.click("#make-profile").await;
         page.until("h1", &["New hardware profile"]).await;
@@ -84,7 +84,7 @@ async fn ac_003_profile_page_of_node_without_agent_selects_by_vendor_label() {
 async fn connecting_agent_replaces_the_entry_on_an_open_page() {
     let site = site().await;
     browse(&site.url, Start::default(), async |page| {
-        page.open("/").await;
+        page.open("/nodes").await;
         page.until(".live", &["Live"]).await;
         assert_eq!(page.count("tr.by-labels").await, 2);
         site.put("vendor-a100", &inventory("hgx-a100").await);
@@ -101,7 +101,7 @@ async fn nodes_without_agent_are_readable_on_a_phone_without_side_scrolling() {
     let site = site().await;
     let narrow = Start { narrow: true, ..Start::default() };
     browse(&site.url, narrow, async |page| {
-        for path in ["/", "/nodes/vendor-a100", "/compare", "/objectives"] {
+        for path in ["/", "/nodes", "/nodes/vendor-a100", "/compare", "/objectives"] {
             page.open(path).await;
             let wide = "return document.documentElement.scrollWidth <= document.documentElement.clientWidth";
             page.until_true(wide).await;

@@ -21,8 +21,7 @@ fn reasons_page_matches_code() {
 #[test]
 fn each_reason_has_a_meaning_and_a_remedy_in_sentences() {
     for &reason in Reason::ALL {
-        let (meaning, remedy) = page::description(reason);
-        for sentence in [meaning, remedy] {
+        for sentence in [reason.meaning(), reason.remedy()] {
             assert!(sentence.ends_with('.') && !sentence.contains('|'), "{sentence}");
             assert!(!sentence.contains('\n') && !sentence.contains("  "), "{sentence}");
         }

@@ -92,6 +92,11 @@ pub enum AccessErrorKind {
 }
 
 impl AccessError {
+    /// Returns whether the caller lacks the permission to list the usage of all namespaces, and may have it in one.
+    pub fn is_about_all_usage(&self) -> bool {
+        *self == Self::Forbidden(AccessReview::usage(None))
+    }
+
     /// Returns the category.
     pub fn kind(&self) -> AccessErrorKind {
         match self {

@@ -62,6 +62,7 @@ pub const ROUTE_RULES: &[RouteRule] = &[
     read("/nodes", RoutePermission::Overview),
     read("/nodes/", RoutePermission::Overview),
     read("/nodes/{name}", RoutePermission::Node),
+    read("/teams", RoutePermission::Usage),
     read("/availability", RoutePermission::Types),
     read("/map", NODES),
     read("/nodes.csv", NODES),

@@ -23,6 +23,7 @@ fn each_path_has_its_access_review() {
         ("/nodes", "list acceleratortypes.octavo.dev"),
         ("/nodes/", "list acceleratortypes.octavo.dev"),
         ("/nodes/gpu-07", "get nodes.octavo.dev gpu-07"),
+        ("/teams", "list usage.octavo.dev"),
         ("/api/v1/types", "list acceleratortypes.octavo.dev"),
         ("/api/v1/nodes", "list nodes.octavo.dev"),
         ("/api/v1/nodes/gpu-07", "get nodes.octavo.dev gpu-07"),
@@ -33,11 +34,13 @@ fn each_path_has_its_access_review() {
     ] {
         assert_eq!(review_of(path, None), question, "{path}");
     }
-    let team = review_of("/api/v1/usage", Some("team-a"));
-    assert_eq!(team, "list usage.octavo.dev in namespace team-a");
-    for none in ["", "A", "a.b", "*", "a/b"] {
-        let all = review_of("/api/v1/usage", Some(none));
-        assert_eq!(all, "list usage.octavo.dev", "{none:?}");
+    for path in ["/api/v1/usage", "/teams"] {
+        let team = review_of(path, Some("team-a"));
+        assert_eq!(team, "list usage.octavo.dev in namespace team-a");
+        for none in ["", "A", "a.b", "*", "a/b"] {
+            let all = review_of(path, Some(none));
+            assert_eq!(all, "list usage.octavo.dev", "{none:?}");
+        }
     }
 }
 

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use strum::{Display, IntoStaticStr};
 
 use super::agent_units::{AgentUnits, UnitCounts};
+use super::demand::{self, Demand};
 use super::history::{HoldingHistory, WaitEstimate};
 use super::pending::{self, HeldUnits, HeldUnitsByNode};
 use super::potential::FragmentedDevice;
@@ -31,6 +32,10 @@ pub struct Availability {
     /// Devices whose idle instances prevent a larger one, with the names of their nodes; those with the largest gain first.
     /// Devices of outdated reports are excluded.
     pub fragmented: Vec<(Arc<str>, FragmentedDevice)>,
+    /// Pending pods by namespace, resource and reason; empty without cluster data.
+    pub demands: Vec<Demand>,
+    /// Number of pending pods that are in none of them, because there are too many.
+    pub omitted_pods: u64,
 }
 
 /// Data that the counts are based on.
@@ -111,6 +116,8 @@ pub fn count(
         rows,
         omitted_rows: left_out.saturating_add(sum.left_out),
         fragmented: fragmented(agents),
+        demands: sum.demands.0,
+        omitted_pods: sum.demands.1,
     }
 }
 
@@ -147,6 +154,7 @@ fn count_cluster<'a>(
     for agent in agents.iter().filter(|agent| !snapshot.nodes.contains_key(agent.name)) {
         sum.add_agent_units(agent, Some(UnavailableReason::NoSuchNode));
     }
+    sum.demands = demand::demands(&sum.members, snapshot, &held);
     sum.left_out = pending::add_pending(&mut sum.rows, &sum.members, snapshot);
 }
 
@@ -177,6 +185,8 @@ struct CountBuilder<'a> {
     held_of_rows: BTreeMap<RowKey, HeldUnits<'a>>,
     /// Number of rows that were only requested by pods and are omitted because of the limit.
     left_out: usize,
+    /// Pending pods, and the number of those omitted because of the limit.
+    demands: (Vec<Demand>, u64),
 }
 
 impl<'a> CountBuilder<'a> {

@@ -59,7 +59,7 @@ pub(super) fn add_pending(
 }
 
 /// Returns `true` if node selector and affinity match this node, regardless of other obstacles.
-fn matches_node(wants: &PodRequirements, node: &ClusterNode) -> bool {
+pub(super) fn matches_node(wants: &PodRequirements, node: &ClusterNode) -> bool {
     let mut selector = wants.selector.iter();
     let affinity = wants.affinity.as_ref();
     selector.all(|(key, value)| node.label(key) == Some(value))
@@ -67,7 +67,7 @@ fn matches_node(wants: &PodRequirements, node: &ClusterNode) -> bool {
 }
 
 /// Row key of a request that no node can satisfy, with the requested type if there is one.
-fn requested_key(wants: &PodRequirements, resource: &str) -> RowKey {
+pub(super) fn requested_key(wants: &PodRequirements, resource: &str) -> RowKey {
     RowKey {
         kind: wants.selector.get(TYPE_LABEL).and_then(|value| parse_type(value)).into(),
         resource: resource.to_owned(),

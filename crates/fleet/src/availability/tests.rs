@@ -1,6 +1,7 @@
 //! Tests of availability on small clusters; waiting times are in `waits.rs`, random clusters in `random.rs`.
 
 mod bounds;
+mod demand;
 mod random;
 mod waits;
 

@@ -2,10 +2,12 @@
 
 use octavo_model::id::TypeName;
 use octavo_model::inventory::{
-    Amd, Condition, Device, DeviceProcesses, DeviceState, Issue, Mig, MigState, NvmlState,
+    Amd, Condition, Device, DeviceProcesses, DeviceState, Issue, Mig, MigState, NeuronState,
+    NvmlState,
 };
 use octavo_model::quantity::Mebibytes;
 use octavo_model::sharing_mode::Sharing;
+use octavo_model::tone::Tone;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -22,6 +24,8 @@ pub struct DeviceSummary {
     pub is_manual_type: bool,
     /// Its memory.
     pub memory: Option<Mebibytes>,
+    /// Its health.
+    pub health: DeviceHealth,
     /// Its contribution to the state of its node.
     pub state: NodeState,
     /// Its current use.
@@ -31,6 +35,24 @@ pub struct DeviceSummary {
     /// Most severe issue as text, prefixed with the device name; `None` if there is none. It contains driver messages
     /// and can therefore contain any character.
     pub worst_issue: Option<String>,
+}
+
+/// Health of a device, as `octavo inspect` shows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DeviceHealth {
+    /// The state.
+    pub state: HealthState,
+    /// Its color; the same state can be more or less severe.
+    pub tone: Tone,
+}
+
+/// Health state of a device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HealthState {
+    /// Of a device that the bus shows.
+    Device(DeviceState),
+    /// Of a device that the Neuron driver reports.
+    Neuron(NeuronState),
 }
 
 /// Maximum length of an issue in characters: lists show it; the node's page shows the full text.
@@ -74,6 +96,7 @@ impl DeviceSummary {
             type_name: device.identity.type_name().cloned(),
             is_manual_type: device.identity.is_manual(),
             memory: device.memory,
+            health: DeviceHealth { state: HealthState::Device(state), tone: device.tone(nvml) },
             state: node_state(state),
             occupancy: occupancy(device, state),
             sharing: sharing_mode(device),
@@ -81,6 +104,39 @@ impl DeviceSummary {
         }
     }
 }
+
+impl DeviceSummary {
+    /// Name of the device and its most severe issue; `None` if there is no issue.
+    pub fn named_issue(&self) -> Option<(&str, &str)> {
+        self.worst_issue.as_deref()?.split_once(ISSUE_SEPARATOR)
+    }
+}
+
+impl DeviceHealth {
+    /// Healthy device.
+    pub const OK: Self = Self { state: HealthState::Device(DeviceState::Ok), tone: Tone::Good };
+}
+
+impl HealthState {
+    /// Word, such as `ok` or `needs-reset`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Device(state) => state.as_str(),
+            Self::Neuron(state) => state.as_str(),
+        }
+    }
+
+    /// Recommended action, as sentences.
+    pub fn remedy(self) -> &'static str {
+        match self {
+            Self::Device(state) => state.remedy(),
+            Self::Neuron(state) => state.remedy(),
+        }
+    }
+}
+
+/// Text between the name of a device and its issue.
+const ISSUE_SEPARATOR: &str = ": ";
 
 /// Contribution of a device state to the node state.
 fn node_state(device: DeviceState) -> NodeState {
@@ -126,7 +182,7 @@ pub(super) fn most_severe(which: &str, complaints: Vec<Issue>) -> Option<String>
             most_severe = Some(complaint);
         }
     }
-    Some(truncated(&format!("{which}: {}", most_severe?.text)))
+    Some(truncated(&format!("{which}{ISSUE_SEPARATOR}{}", most_severe?.text)))
 }
 
 /// Start of an issue.

@@ -7,6 +7,8 @@ use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 use utoipa::ToSchema;
 
+use super::problem::LayoutProblem;
+
 /// Summary of a node's layout status.
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
@@ -34,6 +36,9 @@ pub struct LayoutSummary {
     /// True if a device is being changed.
     #[serde(skip)]
     pub is_changing: bool,
+    /// Problems of its devices, of the layout itself and of the drain, with their complete explanations.
+    #[serde(skip)]
+    pub problems: Vec<LayoutProblem>,
     /// Devices covered by the layout, ordered by PCI address. Not in lists.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub devices: Vec<DeviceLayoutStatus>,
@@ -73,6 +78,7 @@ impl LayoutSummary {
             drain: status.drain.as_deref().map(summarized),
             progress,
             is_changing: status.is_busy() || progress.is_some(),
+            problems: LayoutProblem::all(status),
             devices: Vec::new(),
         }
     }

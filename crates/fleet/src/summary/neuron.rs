@@ -6,12 +6,13 @@
 
 use octavo_model::accelerators;
 use octavo_model::inventory::{
-    Condition, Device, Inventory, Neuron, NeuronDevice, Severity, Vendor,
+    Condition, Device, DeviceState, Inventory, Neuron, NeuronDevice, Severity, Vendor,
 };
 use octavo_model::quantity::Mebibytes;
 use octavo_model::sharing_mode::Sharing;
+use octavo_model::tone::Tone;
 
-use super::device::{DeviceSummary, Occupancy, most_severe};
+use super::device::{DeviceHealth, DeviceSummary, HealthState, Occupancy, most_severe};
 use super::node_state::NodeState;
 
 impl DeviceSummary {
@@ -70,6 +71,7 @@ fn from_driver_only(chip: &NeuronDevice) -> DeviceSummary {
         type_name: facts.and_then(|facts| facts.type_name.parse().ok()),
         is_manual_type: false,
         memory: name.and_then(accelerators::neuron_memory),
+        health: DeviceHealth { state: HealthState::Neuron(state), tone: state.tone() },
         state: match state.severity() {
             None => NodeState::Ok,
             Some(Severity::Note | Severity::Warning) => NodeState::Attention,
@@ -92,6 +94,7 @@ fn unlisted(function: DeviceSummary, device: &Device) -> DeviceSummary {
         device.pci
     );
     DeviceSummary {
+        health: DeviceHealth { state: HealthState::Device(DeviceState::Failing), tone: Tone::Bad },
         state: NodeState::Degraded,
         occupancy: Occupancy::Unavailable,
         worst_issue: Some(text),

@@ -28,6 +28,8 @@ pub struct NodeSummary {
     pub layout: Option<LayoutSummary>,
     /// Status of device allocation; `None` if not reported.
     pub allocation: Option<SharingSummary>,
+    /// Problems of the Neuron driver that do not concern a single device.
+    pub neuron_problems: Vec<String>,
 }
 
 impl NodeSummary {
@@ -53,6 +55,7 @@ impl NodeSummary {
             reason,
             layout,
             allocation: None,
+            neuron_problems: Vec::new(),
         }
     }
 
@@ -92,11 +95,13 @@ impl NodeSummary {
     /// Adds problems of the Neuron driver that do not concern a single device.
     #[must_use]
     pub fn with_neuron(mut self, neuron: Option<&Neuron>) -> Self {
-        let problem = neuron.and_then(|neuron| neuron.problems.first());
-        if let Some(problem) = problem {
-            let issue = format!("Neuron: {}: {}", problem.source, problem.error);
+        let problems = neuron.into_iter().flat_map(|neuron| &neuron.problems);
+        let problems = problems
+            .map(|problem| truncated(&format!("Neuron: {}: {}", problem.source, problem.error)));
+        self.neuron_problems = problems.take(MAX_NEURON_PROBLEMS).collect();
+        if let Some(issue) = self.neuron_problems.first() {
             self.state = self.state.max(NodeState::Attention);
-            self.reason = self.reason.or_else(|| Some(truncated(&issue)));
+            self.reason = self.reason.or_else(|| Some(issue.clone()));
         }
         self
     }
@@ -107,6 +112,9 @@ impl NodeSummary {
         types.fold(DeviceCounts::default(), DeviceCounts::plus)
     }
 }
+
+/// Maximum number of problems of the Neuron driver that are stored.
+const MAX_NEURON_PROBLEMS: usize = 16;
 
 fn sharing(devices: &[DeviceSummary]) -> Sharing {
     let mut sharing = Sharing::None;

@@ -55,6 +55,7 @@ impl NodeSummary {
             reason: Some(reason(found.source)),
             layout: None,
             allocation: None,
+            neuron_problems: Vec::new(),
         };
         Some((summary, found.source))
     }

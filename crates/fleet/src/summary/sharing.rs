@@ -5,6 +5,7 @@ use octavo_model::reported::Reported;
 use octavo_model::sharing_status::{DeviceProvider, SharingStatus};
 
 use super::layout::summarized;
+use super::problem::problem_text;
 
 /// Summary of a node's allocation status.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -13,7 +14,7 @@ pub struct SharingSummary {
     pub mode: Reported<DeviceProvider>,
     /// State.
     pub state: Reported<Reason>,
-    /// Explanation, truncated for lists.
+    /// Explanation, of bounded length.
     pub message: Option<String>,
     /// Extent of time-slicing.
     pub time_slicing: TimeSlicingExtent,
@@ -37,7 +38,7 @@ impl SharingSummary {
         Self {
             mode: status.mode.clone(),
             state: status.state.clone(),
-            message: status.message.as_deref().map(summarized),
+            message: status.message.as_deref().map(problem_text),
             time_slicing: TimeSlicingExtent::of(status),
         }
     }

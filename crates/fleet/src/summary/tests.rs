@@ -3,6 +3,7 @@
 mod consistency;
 mod layout;
 mod neuron;
+mod problem;
 mod sharing;
 
 use octavo_model::catalog::ProfileCatalog;
@@ -251,6 +252,7 @@ fn summaries() -> impl Strategy<Value = Vec<DeviceSummary>> {
         is_manual_type: name.is_some_and(|name| name.len() % 2 == 0),
         type_name: name.map(|name| name.parse().unwrap()),
         memory: memory.map(Mebibytes::new),
+        health: DeviceHealth::OK,
         state: NodeState::Ok,
         occupancy,
     });

@@ -12,6 +12,17 @@ pub struct UsageRank {
     tenants: Arc<[u32]>,
     /// True if a unit has replicas, or a container holds one.
     has_replicas: bool,
+    /// Utilization of the devices that report it.
+    utilization: UtilizationSum,
+}
+
+/// Sum of the utilization of devices.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct UtilizationSum {
+    /// Sum in percent.
+    pub percent: u32,
+    /// Number of devices that report their utilization.
+    pub devices: u32,
 }
 
 /// Memory in MiB by which a tenant is ranked: unknown memory ranks last, and values are limited to 2 PiB.
@@ -38,7 +49,16 @@ impl UsageRank {
             .collect();
         all.sort_unstable_by(|a, b| b.cmp(a));
         all.dedup();
-        Self { tenants: all.into(), has_replicas }
+        let utilization = usage.devices.iter().filter_map(|device| device.utilization);
+        let utilization = utilization.fold(UtilizationSum::default(), |sum, one| {
+            sum.plus(UtilizationSum { percent: one.0.into(), devices: 1 })
+        });
+        Self { tenants: all.into(), has_replicas, utilization }
+    }
+
+    /// Utilization of the devices of the node that report it.
+    pub fn utilization(&self) -> UtilizationSum {
+        self.utilization
     }
 
     /// Returns whether a device or partition of the node is time-sliced.
@@ -60,6 +80,23 @@ impl UsageRank {
 /// Index of a node that reports no usage.
 impl Default for UsageRank {
     fn default() -> Self {
-        Self { tenants: Arc::from([]), has_replicas: false }
+        Self { tenants: Arc::from([]), has_replicas: false, utilization: UtilizationSum::default() }
+    }
+}
+
+impl UtilizationSum {
+    /// Sum of both.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            percent: self.percent.saturating_add(other.percent),
+            devices: self.devices.saturating_add(other.devices),
+        }
+    }
+
+    /// Mean in percent, rounded; `None` if no device reports its utilization.
+    pub fn mean(self) -> Option<u32> {
+        let half = self.devices / 2;
+        self.percent.saturating_add(half).checked_div(self.devices)
     }
 }

@@ -1,5 +1,7 @@
 //! Annotations of pods according to the reports of their nodes.
 
+use octavo_model::quantity::Mebibytes;
+use octavo_model::reading::{MemoryUse, Percent};
 use octavo_model::resource::ShareId;
 use proptest::prelude::*;
 
@@ -167,10 +169,13 @@ fn holdings_count_each_pod_once_per_type() {
     let types = [(1, "nvidia-a100-80gb"), (2, "nvidia-h100-80gb")];
     let types = types.map(|(bus, name)| (pci(bus), name.parse().unwrap()));
     let missing = Vec::new();
-    let found = holdings(&Usage { devices, missing }, &types.into());
+    let (found, idle) = team_usage(&Usage { devices, missing }, &types.into());
+    assert_eq!(idle, [], "the use of memory is unknown");
     let found: Vec<(String, [u64; 4])> = found
         .iter()
-        .map(|((namespace, kind), held)| {
+        .map(|((namespace, kind), usage)| {
+            let held = usage.held;
+            assert_eq!(usage.unknown, held.units());
             let kind = kind.as_ref().map_or("-", TypeName::as_str);
             let counts = [held.pods, held.devices, held.partitions, held.replicas];
             (format!("{namespace} {kind}"), counts)
@@ -183,6 +188,50 @@ fn holdings_count_each_pod_once_per_type() {
         ("team nvidia-h100-80gb", [2, 1, 0, 3]),
     ];
     assert_eq!(found, expected.map(|(group, counts)| (group.to_owned(), counts)));
+}
+
+#[test]
+fn used_and_idle_memory_is_summed_by_namespace() {
+    let mib = |amount| Some(Mebibytes::new(amount));
+    let uses = |name: &str, memory, utilization: Option<u8>, processes: &[u32]| Tenant {
+        memory,
+        utilization: utilization.map(Percent),
+        processes: processes.to_vec(),
+        ..tenant(name, None, vec![ShareId::whole(GPU)])
+    };
+    let memory = |total| {
+        let (total, used, reserved) =
+            (Mebibytes::new(total), Mebibytes::default(), Mebibytes::default());
+        Some(MemoryUse { total, used, reserved })
+    };
+    let mut busy = unit(None, vec![uses("busy", mib(600), Some(80), &[7])]);
+    busy.memory = memory(1000);
+    let mut idle = unit(Some("1g.10gb"), vec![uses("idle", mib(0), None, &[])]);
+    idle.memory = memory(100);
+    let mut shared = unit(None, Vec::new());
+    shared.replicas = Some(4);
+    shared.fair_share = mib(25);
+    shared.tenants = vec![
+        Tenant {
+            is_over_share: true,
+            ids: vec![ShareId::replica(GPU, 0), ShareId::replica(GPU, 1)],
+            ..uses("greedy", mib(70), Some(20), &[8])
+        },
+        uses("hidden", None, None, &[]),
+    ];
+    let devices = vec![device(1, vec![busy]), device(2, vec![idle]), device(3, vec![shared])];
+    let usage = Usage { devices, missing: Vec::new() };
+    let (teams, idle) = team_usage(&usage, &BTreeMap::new());
+    let team = teams[&("team".to_owned(), None)];
+    assert_eq!((team.held.pods, team.held.units()), (4, 5));
+    assert_eq!((team.idle.pods, team.idle.partitions, team.idle.units()), (1, 1, 1));
+    assert_eq!((team.used_mib, team.memory_mib, team.unknown), (670, 1150, 1));
+    assert_eq!((team.mean_utilization(), team.over_share), (Some(50), 1));
+    let idle: Vec<(&str, &str, u64)> = { idle.iter() }
+        .map(|one| (one.pod.as_str(), one.device.as_str(), one.memory_mib))
+        .collect();
+    assert_eq!(idle, [("idle", "GPU 2", 100)]);
+    assert_eq!(TeamUsage::default().mean_utilization(), None);
 }
 
 fn annotations() -> impl Strategy<Value = Annotations> {

@@ -7,10 +7,11 @@ use super::selector::SelectorError;
 use super::token::TokenError;
 
 /// Names of all parameters.
-pub(super) const PARAMETERS: [&str; 10] = [
+pub(super) const PARAMETERS: [&str; 11] = [
     "search",
     "type",
     "state",
+    "problem",
     "sharing",
     "layout",
     "layoutState",

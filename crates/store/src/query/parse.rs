@@ -11,7 +11,7 @@ use super::token::ContinueToken;
 use super::{MAX_LIMIT, Query, Sort, SortKey};
 
 /// Parameters that can be repeated and accept comma-separated values.
-const LISTS: [&str; 5] = ["type", "state", "sharing", "layout", "layoutState"];
+const LISTS: [&str; 6] = ["type", "state", "problem", "sharing", "layout", "layoutState"];
 /// Value for devices of unknown type.
 const UNKNOWN_TYPE: &str = "unknown";
 /// Value for nodes whose layout does not affect any device.
@@ -49,6 +49,9 @@ impl Query {
             "type" => add(&mut self.types, value, type_name)?,
             "state" => add(&mut self.states, value, |text| {
                 parse_word("state", text, NodeState::ALL, NodeState::as_str)
+            })?,
+            "problem" => add(&mut self.problems, value, |text| {
+                parse_name("problem", text).map(str::to_owned)
             })?,
             "sharing" => add(&mut self.sharing, value, |text| {
                 parse_word("sharing", text, Sharing::ALL, Sharing::as_str)

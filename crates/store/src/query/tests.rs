@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use octavo_fleet::summary::{
-    DeviceSummary, LayoutSummary, NodeGroup, NodeState, NodeSummary, Occupancy, PartitionCounts,
+    DeviceHealth, DeviceSummary, LayoutSummary, NodeGroup, NodeState, NodeSummary, Occupancy,
+    PartitionCounts,
 };
 use octavo_model::id::NodeName;
 use octavo_model::inventory::Inventory;
@@ -35,6 +36,7 @@ fn device() -> impl Strategy<Value = DeviceSummary> {
             is_manual_type: false,
             type_name: name.map(|name| name.parse().unwrap()),
             memory: memory.map(Mebibytes::new),
+            health: DeviceHealth::OK,
             state,
             occupancy,
         },
@@ -115,13 +117,14 @@ fn parameters() -> impl Strategy<Value = Vec<(String, String)>> {
         filter("search", &["1", "GPU-2", "x"]),
         filter("type", &["unknown", "nvidia-l4-24gb", "nvidia-l4-24gb,unknown"]),
         filter("state", &["stale", "ok,stale", "empty,degraded"]),
+        filter("problem", &["blocked", "degraded,stale", "x"]),
         filter("sharing", &["mig", "none,exclusive"]),
         filter("layout", &["one", "one,three"]),
         filter("layoutState", &["applied", "none,blocked"]),
         filter("selector", &["k", "!k", "k=1", "octavo.dev/k in (1,2),k!=1"]),
     );
     (filters, sort, any::<bool>(), 1_usize..9).prop_map(|(filters, key, descending, limit)| {
-        let mut all: Vec<_> = <[_; 7]>::from(filters).into_iter().flatten().collect();
+        let mut all: Vec<_> = <[_; 8]>::from(filters).into_iter().flatten().collect();
         all.push(("sort".to_owned(), Sort { key, descending }.to_string()));
         all.push(("limit".to_owned(), limit.to_string()));
         all
@@ -152,6 +155,11 @@ fn model(fleet: &Fleet, query: &Query, now: Moment) -> Vec<Arc<Node>> {
                 && has_type(node)
                 && (query.states.is_empty() || query.states.contains(&node.state(now)))
                 && (query.sharing.is_empty() || query.sharing.contains(&node.summary.sharing))
+                && (query.problems.is_empty()
+                    || node
+                        .problems(now)
+                        .iter()
+                        .any(|one| query.problems.contains(&one.reason.to_owned())))
                 && query.selector.matches(&node.labels)
                 && {
                     let layout = node.summary.layout.clone().unwrap_or_default();
@@ -289,7 +297,7 @@ fn error_lists_valid_values() {
     for (pairs, expected) in [
         (
             &[("stat", "ok")][..],
-            "stat: unknown parameter \"stat\"; did you mean state? Valid parameters: search, type, state, sharing, layout, layoutState, selector, sort, limit, continue",
+            "stat: unknown parameter \"stat\"; did you mean state? Valid parameters: search, type, state, problem, sharing, layout, layoutState, selector, sort, limit, continue",
         ),
         (
             &[("search", "a"), ("search", "b")],

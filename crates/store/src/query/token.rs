@@ -74,7 +74,7 @@ impl ContinueToken {
         }
         if self.filter != filter_digest(query) {
             return Err(TokenError::OtherFilter(
-                "search, type, state, sharing, layout, layoutState or selector",
+                "search, type, state, problem, sharing, layout, layoutState or selector",
             ));
         }
         Ok(())
@@ -88,6 +88,7 @@ fn filter_digest(query: &Query) -> u64 {
         search,
         types,
         states,
+        problems,
         sharing,
         layouts,
         layout_states,
@@ -101,6 +102,8 @@ fn filter_digest(query: &Query) -> u64 {
     types.sort_unstable();
     let mut states = states.clone();
     states.sort_unstable();
+    let mut problems = problems.clone();
+    problems.sort_unstable();
     let mut sharing = sharing.clone();
     sharing.sort_unstable();
     let mut layouts: Vec<&str> = layouts.iter().map(String::as_str).collect();
@@ -108,7 +111,7 @@ fn filter_digest(query: &Query) -> u64 {
     let mut layout_states = layout_states.clone();
     layout_states.sort_unstable();
     let filters = format!(
-        "{search:?} {types:?} {states:?} {sharing:?} {layouts:?} {layout_states:?} {selector}"
+        "{search:?} {types:?} {states:?} {problems:?} {sharing:?} {layouts:?} {layout_states:?} {selector}"
     );
     Digest::from_bytes(filters.as_bytes()).get()
 }

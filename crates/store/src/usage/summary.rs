@@ -1,10 +1,10 @@
-//! Allocations by namespace and type over the whole fleet, decoded on request in small steps.
+//! Allocations and usage by namespace and type over the whole fleet, decoded on request in small steps.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use octavo_model::id::{PciAddress, TypeName};
-use octavo_node::workload::{Holdings, holdings};
+use octavo_model::id::{NodeName, PciAddress, TypeName};
+use octavo_node::workload::{IdleHolder, TeamUsages, team_usage};
 use octavo_stream::protocol::PartKey;
 use octavo_stream::status;
 
@@ -14,6 +14,9 @@ use crate::fleet::{Fleet, Node};
 
 /// Maximum number of groups, because peers choose the namespaces and types.
 const MAX_GROUPS: usize = 10_000;
+
+/// Maximum number of allocations without a process that are listed: those with the most memory.
+pub const MAX_IDLE_HOLDERS: usize = 200;
 
 /// Summary in progress. Pure: the caller yields between the steps.
 #[derive(Debug)]
@@ -29,8 +32,10 @@ pub struct Summary<'a> {
 /// Result of a summary.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct UsageTotals {
-    /// Allocations by namespace and type.
-    pub holdings: Holdings,
+    /// Allocations and usage by namespace and type.
+    pub teams: TeamUsages,
+    /// Allocations without a process, in descending order of memory; at most [`MAX_IDLE_HOLDERS`].
+    pub idle: Vec<(NodeName, IdleHolder)>,
     /// Number of stale nodes, whose pods are not counted.
     pub stale_nodes: u64,
     /// Whether the limit of bytes or groups was exceeded.
@@ -73,7 +78,8 @@ impl<'a> Summary<'a> {
     }
 
     /// Returns the result.
-    pub fn totals(self) -> UsageTotals {
+    pub fn totals(mut self) -> UsageTotals {
+        sort_idle(&mut self.totals.idle);
         self.totals
     }
 
@@ -90,15 +96,30 @@ impl<'a> Summary<'a> {
         let Ok(usage) = status::decode_usage(part) else {
             return;
         };
-        for (group, held) in holdings(&usage, &types(node)) {
-            let known = &mut self.totals.holdings;
+        let (teams, idle) = team_usage(&usage, &types(node));
+        for (group, usage) in teams {
+            let known = &mut self.totals.teams;
             if known.len() >= MAX_GROUPS && !known.contains_key(&group) {
                 self.totals.is_truncated = true;
                 continue;
             }
-            known.entry(group).or_default().add(&held);
+            known.entry(group).or_default().add_all(&usage);
+        }
+        let all = &mut self.totals.idle;
+        all.extend(idle.into_iter().map(|holder| (node.name.clone(), holder)));
+        if all.len() > MAX_IDLE_HOLDERS.saturating_mul(2) {
+            sort_idle(all);
         }
     }
+}
+
+/// Sorts the allocations by memory, then by name, and omits those beyond the limit.
+fn sort_idle(all: &mut Vec<(NodeName, IdleHolder)>) {
+    all.sort_by(|(one_node, one), (other_node, other)| {
+        let by_memory = other.memory_mib.cmp(&one.memory_mib);
+        by_memory.then_with(|| one.cmp(other)).then_with(|| one_node.cmp(other_node))
+    });
+    all.truncate(MAX_IDLE_HOLDERS);
 }
 
 /// Types of the node's devices. The fleet stores devices in the order of the addresses in their parts' keys.

@@ -345,11 +345,11 @@ fn ac_010_allocations_per_namespace_are_summed_over_fresh_nodes() {
     let (rows, steps) = run_summary(&fleet, usize::MAX, now);
     assert!(steps > 1, "all of it was read at once");
     assert!(!rows.is_truncated);
-    let counts = rows.holdings.iter();
+    let counts = rows.teams.iter();
     let counts: Vec<(String, u64, u64)> = counts
-        .map(|((namespace, kind), held)| {
+        .map(|((namespace, kind), usage)| {
             assert_eq!(*kind, None);
-            (namespace.clone(), held.pods, held.replicas)
+            (namespace.clone(), usage.held.pods, usage.held.replicas)
         })
         .collect();
     let expected = ["team-0", "team-1", "team-2"].map(|team| (team.to_owned(), 4000, 4000));
@@ -357,5 +357,5 @@ fn ac_010_allocations_per_namespace_are_summed_over_fresh_nodes() {
     let (some, _) = run_summary(&fleet, 10_000, now);
     assert!(some.is_truncated, "{some:?}");
     let (late, _) = run_summary(&fleet, usize::MAX, Moment::from_millis(60_000));
-    assert_eq!((late.stale_nodes, late.holdings.len()), (400, 0));
+    assert_eq!((late.stale_nodes, late.teams.len()), (400, 0));
 }

@@ -184,7 +184,8 @@ const ROWS: &[(&str, &str, u16)] = &[
     ("/metrics", "get /metrics", 200),
     ("/", "list acceleratortypes.octavo.dev", 200),
     ("/live", "list acceleratortypes.octavo.dev", 200),
-    ("/nodes", "list acceleratortypes.octavo.dev", 308),
+    ("/nodes", "list acceleratortypes.octavo.dev", 200),
+    ("/nodes/", "list acceleratortypes.octavo.dev", 308),
     ("/nodes/a", "get nodes.octavo.dev a", 404),
     ("/api/v1/types", "list acceleratortypes.octavo.dev", 200),
     ("/api/v1/nodes", "list nodes.octavo.dev", 200),
@@ -196,6 +197,8 @@ const ROWS: &[(&str, &str, u16)] = &[
     ("/api/v1/profile-events", "watch hardwareprofiles.octavo.dev", 200),
     ("/api/v1/usage", "list usage.octavo.dev", 200),
     ("/api/v1/usage?namespace=a", "list usage.octavo.dev in namespace a", 200),
+    ("/teams", "list usage.octavo.dev", 200),
+    ("/teams?namespace=a", "list usage.octavo.dev in namespace a", 200),
 ];
 
 #[tokio::test]

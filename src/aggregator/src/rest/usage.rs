@@ -94,9 +94,9 @@ pub(super) async fn summary(
         stale_nodes: totals.stale_nodes,
         incomplete: totals.is_truncated,
         items: totals
-            .holdings
+            .teams
             .iter()
-            .map(|((namespace, kind), held)| UsageSum::new(namespace, kind.as_ref(), *held))
+            .map(|((namespace, kind), usage)| UsageSum::new(namespace, kind.as_ref(), usage.held))
             .collect(),
     }))
 }

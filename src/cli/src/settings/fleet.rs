@@ -165,6 +165,10 @@ pub struct NodeFilter {
     )]
     pub states: Vec<String>,
 
+    /// Nodes with this problem, such as `needs-reset` or `blocked`; repeat to match any of several
+    #[arg(long = "problem", value_name = "WORD", value_delimiter = ',')]
+    pub problems: Vec<String>,
+
     /// Nodes with this sharing mode; repeat to match any of several
     #[arg(
         long,
@@ -205,6 +209,7 @@ impl NodeFilter {
         let several = [
             ("type", &self.types),
             ("state", &self.states),
+            ("problem", &self.problems),
             ("sharing", &self.sharing),
             ("layout", &self.layouts),
             ("layoutState", &self.layout_states),

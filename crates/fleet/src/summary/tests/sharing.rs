@@ -12,8 +12,8 @@ use octavo_model::sharing_status::{Health, ResourceStatus, SharingStatus, UnitSt
 use octavo_node::sharing::usage::{DeviceUsage, Tenant, UnitUsage, Usage};
 
 use crate::summary::{
-    DeviceSummary, NodeState, NodeSummary, Occupancy, ReportAction, ReportRate, Sharing,
-    SharingSummary, alarms,
+    DeviceHealth, DeviceSummary, NodeState, NodeSummary, Occupancy, ReportAction, ReportRate,
+    Sharing, SharingSummary, alarms,
 };
 
 fn summary(state: &str, message: Option<&str>) -> SharingSummary {
@@ -169,6 +169,7 @@ fn time_slicing_is_reported_once_applied() {
     };
     let node = |is_there: bool| {
         let device = DeviceSummary {
+            health: DeviceHealth::OK,
             state: NodeState::Ok,
             occupancy: Occupancy::Free,
             type_name: None,

@@ -1,0 +1,180 @@
+//! Pods that wait for accelerators: what each namespace waits for, and why.
+
+use std::collections::BTreeMap;
+
+use super::pending::{matches_node, requested_key};
+use super::row::{RowKey, RowNodes};
+use super::shape::Shape;
+use super::unit_type::UnitType;
+use crate::cluster::{
+    Amounts, ClusterNode, ClusterSnapshot, PlacementObstacle, PodRequirements, placement_obstacle,
+};
+
+/// Maximum number of distinct requests whose obstacles are determined, because each is compared with every node that
+/// has the resource.
+const MAX_EXPLAINED: usize = 64;
+/// Maximum number of groups, because anyone who may create pods chooses their content.
+pub const MAX_DEMANDS: usize = 1024;
+
+/// Pending pods of a namespace that request the same resource and wait for the same reason.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Demand {
+    /// Their namespace.
+    pub namespace: String,
+    /// Type that they request; unknown if they accept several, or if no node has one that matches.
+    pub kind: UnitType,
+    /// Resource that they request.
+    pub resource: String,
+    /// What one unit of it is.
+    pub shape: Shape,
+    /// Number of pods.
+    pub pods: u64,
+    /// Total number of units that they request.
+    pub units: u64,
+    /// Number of nodes by the obstacle; `None` if it was not determined, because there are too many different requests.
+    pub obstacles: Option<Obstacles>,
+}
+
+/// Number of nodes with the requested resource by the obstacle.
+pub type Obstacles = BTreeMap<Obstacle, u32>;
+
+/// First reason why a pod is not placed on a node that has the requested resource.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Obstacle {
+    /// Nothing: the scheduler has not placed the pod yet.
+    Nothing,
+    /// Too few units are free on the node.
+    Occupied,
+    /// Enough units are free, but not enough CPU, memory or other resources.
+    OtherResources,
+    /// The node is cordoned.
+    Cordoned,
+    /// The pod does not tolerate a taint of the node.
+    Tainted,
+    /// The node selector or the node affinity of the pod excludes the node.
+    NotSelected,
+}
+
+impl Obstacle {
+    /// Describes the obstacle on these nodes, as the end of a sentence: `too few units are free on 3 nodes`.
+    pub fn describe(self, nodes: u32) -> String {
+        let on = if nodes == 1 { "1 node".to_owned() } else { format!("{nodes} nodes") };
+        match self {
+            Self::Nothing => {
+                format!("there is room on {on}: the scheduler has not placed them yet")
+            }
+            Self::Occupied => format!("too few units are free on {on}"),
+            Self::OtherResources => {
+                format!("too little CPU, memory or another resource is free on {on}")
+            }
+            Self::Cordoned => format!("{on} cordoned"),
+            Self::Tainted => format!("a taint of {on} is not tolerated"),
+            Self::NotSelected => format!("{on} excluded by the node selector or affinity"),
+        }
+    }
+}
+
+/// Groups the pending pods. Returns at most [`MAX_DEMANDS`] groups, and the number of pods that are in none.
+pub(super) fn demands(
+    members: &RowNodes<'_>,
+    snapshot: &ClusterSnapshot,
+    held: &BTreeMap<&str, Amounts>,
+) -> (Vec<Demand>, u64) {
+    let mut requests: BTreeMap<&PodRequirements, BTreeMap<&str, u64>> = BTreeMap::new();
+    for (key, pod) in snapshot.pods.iter().filter(|(_, pod)| pod.is_pending()) {
+        if pod.requirements.amounts.accelerators().next().is_some() {
+            let pods = requests.entry(&pod.requirements).or_default();
+            let pods = pods.entry(key.namespace.as_str()).or_default();
+            *pods = pods.saturating_add(1);
+        }
+    }
+    let mut groups: BTreeMap<(&str, RowKey, Option<Obstacles>), (u64, u64)> = BTreeMap::new();
+    let mut omitted = 0_u64;
+    for (place, (wants, namespaces)) in requests.into_iter().enumerate() {
+        for (resource, each) in wants.amounts.accelerators() {
+            let obstacles = (place < MAX_EXPLAINED)
+                .then(|| obstacles(wants, members_with(members, resource), held));
+            let key = requested(wants, resource, members);
+            for (namespace, pods) in &namespaces {
+                let group = (*namespace, key.clone(), obstacles.clone());
+                if groups.len() >= MAX_DEMANDS && !groups.contains_key(&group) {
+                    omitted = omitted.saturating_add(*pods);
+                    continue;
+                }
+                let (all_pods, units) = groups.entry(group).or_default();
+                *all_pods = all_pods.saturating_add(*pods);
+                *units = units.saturating_add(pods.saturating_mul(each));
+            }
+        }
+    }
+    let groups = groups.into_iter();
+    let groups = groups.map(|((namespace, key, obstacles), (pods, units))| Demand {
+        namespace: namespace.to_owned(),
+        kind: key.kind,
+        resource: key.resource,
+        shape: key.shape,
+        pods,
+        units,
+        obstacles,
+    });
+    (groups.collect(), omitted)
+}
+
+/// Nodes that have a resource.
+fn members_with<'a, 'b>(
+    members: &'b RowNodes<'a>,
+    resource: &'b str,
+) -> impl Iterator<Item = &'a ClusterNode> + 'b {
+    let rows = members.iter().filter(move |(key, _)| key.resource == resource);
+    rows.flat_map(|(_, nodes)| nodes.iter().copied())
+}
+
+fn obstacles<'a>(
+    wants: &PodRequirements,
+    nodes: impl Iterator<Item = &'a ClusterNode>,
+    held: &BTreeMap<&str, Amounts>,
+) -> Obstacles {
+    let mut found = Obstacles::new();
+    for node in nodes {
+        let count = found.entry(obstacle(wants, node, held.get(node.name.as_str()))).or_default();
+        *count = count.saturating_add(1);
+    }
+    found
+}
+
+fn obstacle(wants: &PodRequirements, node: &ClusterNode, held: Option<&Amounts>) -> Obstacle {
+    if !matches_node(wants, node) {
+        return Obstacle::NotSelected;
+    }
+    match placement_obstacle(wants, node) {
+        Some(PlacementObstacle::Cordoned) => return Obstacle::Cordoned,
+        Some(PlacementObstacle::Tainted(_)) => return Obstacle::Tainted,
+        Some(PlacementObstacle::Selector(_) | PlacementObstacle::Affinity) => {
+            return Obstacle::NotSelected;
+        }
+        None => {}
+    }
+    let mut free = node.allocatable.clone();
+    if let Some(held) = held {
+        free.subtract(held);
+    }
+    let mut accelerators = wants.amounts.accelerators();
+    if accelerators.any(|(name, count)| free.get(name) < count) {
+        Obstacle::Occupied
+    } else if free.how_many_fit(&wants.amounts) == 0 {
+        Obstacle::OtherResources
+    } else {
+        Obstacle::Nothing
+    }
+}
+
+/// Row of the nodes that the request selects; without a type if they have several.
+fn requested(wants: &PodRequirements, resource: &str, members: &RowNodes<'_>) -> RowKey {
+    let rows = members.iter().filter(|(key, _)| key.resource == resource);
+    let mut selected = rows.filter(|(_, nodes)| nodes.iter().any(|node| matches_node(wants, node)));
+    match (selected.next(), selected.next()) {
+        (Some((key, _)), None) => key.clone(),
+        (None, _) => requested_key(wants, resource),
+        (Some(_), Some(_)) => RowKey { kind: UnitType::Unknown, ..requested_key(wants, resource) },
+    }
+}

@@ -1,0 +1,107 @@
+//! The overview: health of the fleet, what needs attention, capacity, pending pods, and changes of layouts.
+//!
+//! It is built from the summaries of the store and from the last count of the availability, so that it is fast for large
+//! fleets.
+
+mod attention;
+mod capacity;
+pub(super) mod demand;
+mod health;
+mod rollout;
+
+use askama::Template;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode, Uri};
+use axum::response::{IntoResponse, Response};
+use octavo_access::visibility::ReaderVisibility;
+use octavo_fleet::access::Visibility;
+use octavo_store::availability::{Age, AvailabilityCount, CLUSTER_UNREADABLE, Counter};
+
+use self::attention::Attention;
+use self::capacity::CapacityRow;
+use self::demand::PendingPods;
+use self::health::{Figure, StateBar};
+use self::rollout::Rollouts;
+use super::assets::Assets;
+use super::badges::{format_age, millis, starting};
+use super::list::{self, EmptyFleet};
+use super::{PageState, html, origin, redirect_to_list};
+
+#[derive(Template)]
+#[template(path = "overview.html")]
+pub(super) struct OverviewPage {
+    assets: Assets,
+    /// Whether nodes are shown.
+    nodes: bool,
+    empty: Option<EmptyFleet>,
+    /// Notice while agents reconnect after a start.
+    starting: Option<String>,
+    /// Why the cluster is not watched at the moment.
+    error: Option<String>,
+    node_states: StateBar,
+    device_states: StateBar,
+    figures: Vec<Figure>,
+    attention: Attention,
+    capacity: Vec<CapacityRow>,
+    /// Age of the figures on capacity and pending pods, and whether it exceeds the limit.
+    age: String,
+    age_ms: u64,
+    stale: bool,
+    pending: PendingPods,
+    rollouts: Rollouts,
+    origin: String,
+}
+
+/// Serves the page. Parameters belong to the list of nodes, which had this address before.
+pub(super) async fn show(
+    State(site): State<PageState>,
+    ReaderVisibility(visibility): ReaderVisibility,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Response {
+    if uri.query().is_some_and(|query| !query.is_empty()) {
+        return redirect_to_list(uri).await.into_response();
+    }
+    match site.availability.latest().await {
+        Some(counted) => {
+            let origin = origin(&uri, &headers);
+            html(StatusCode::OK, &page(&site.availability, &counted, &visibility, &origin))
+        }
+        None => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+    }
+}
+
+/// Builds the page with this count, limited by `visibility`, for a reader who reached this server at `origin`.
+pub(super) fn page(
+    counter: &Counter,
+    counted: &AvailabilityCount,
+    visibility: &Visibility,
+    origin: &str,
+) -> OverviewPage {
+    let view = counter.view();
+    let (fleet, now) = (view.listed(), view.clock().now());
+    let is_starting = view.startup().is_some();
+    let availability = &counted.availability;
+    let Age { age, is_stale, error } = counter.age(counted);
+    OverviewPage {
+        assets: Assets::links(),
+        nodes: visibility.nodes,
+        empty: fleet.nodes.is_empty().then(|| list::empty(now, origin)),
+        starting: starting(view, visibility),
+        error: error.map(|why| visibility.disclose(why, CLUSTER_UNREADABLE)),
+        node_states: health::node_states(&fleet, is_starting, now),
+        device_states: health::device_states(&fleet, &visibility.types, now),
+        figures: health::figures(&fleet, availability, visibility, now),
+        attention: attention::attention(&fleet, is_starting, now),
+        capacity: capacity::rows(availability, visibility),
+        age: format_age(age),
+        age_ms: millis(age),
+        stale: is_stale,
+        pending: demand::pending(availability, counter.has_cluster(), visibility),
+        rollouts: rollout::rollouts(&fleet, now),
+        origin: origin.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,119 @@
+//! Capacity by type: free units of whole devices, of partitions by profile, and of shared devices.
+
+use std::cmp::Reverse;
+
+use octavo_fleet::access::Visibility;
+use octavo_fleet::availability::{Availability, CountBasis, Row, Shape, UnitType};
+use octavo_fleet::summary::DeviceUse;
+use octavo_model::quantity::Mebibytes;
+
+use crate::availability::type_anchor;
+use crate::badges::product_name;
+use crate::bar::{Bar, legend_entry, legend_of};
+
+/// Capacity of a type.
+#[derive(Debug)]
+pub(super) struct CapacityRow {
+    pub(super) id: String,
+    pub(super) href: String,
+    pub(super) product: String,
+    /// Canonical name.
+    pub(super) name: String,
+    /// Whole devices, partitions and cores, shared units.
+    pub(super) columns: [CapacityColumn; 3],
+    /// Pods that wait for units of the type.
+    pub(super) pending: u64,
+    /// Free memory, by which the rows are ordered; units without known memory count as one MiB.
+    free: u64,
+}
+
+/// Units of one column.
+#[derive(Debug)]
+pub(super) struct CapacityColumn {
+    pub(super) label: &'static str,
+    pub(super) cells: Vec<CapacityCell>,
+}
+
+/// Units of one shape.
+#[derive(Debug)]
+pub(super) struct CapacityCell {
+    /// Name of the shape, unless the column is of this shape only.
+    pub(super) shape: Option<String>,
+    /// Number of free units, or `-` if it is unknown.
+    pub(super) free: String,
+    pub(super) total: u64,
+    pub(super) bar: Bar,
+}
+
+/// Rows of the types that `visibility` shows, those with the most free capacity first.
+pub(super) fn rows(availability: &Availability, visibility: &Visibility) -> Vec<CapacityRow> {
+    let mut rows: Vec<CapacityRow> = Vec::new();
+    let seen = availability.rows.iter();
+    let seen = seen.filter(|row| visibility.shows_type(row.key.kind.as_str()));
+    for row in seen.filter(|row| row.nodes > 0 || row.pending.pods > 0) {
+        let name = row.key.kind.as_str();
+        if rows.last().is_none_or(|last| last.name != name) {
+            rows.push(CapacityRow::empty(&row.key.kind));
+        }
+        if let Some(last) = rows.last_mut() {
+            last.add(row, availability.basis);
+        }
+    }
+    rows.sort_by_key(|row| Reverse(row.free));
+    rows
+}
+
+impl CapacityRow {
+    fn empty(kind: &UnitType) -> Self {
+        let column = |label| CapacityColumn { label, cells: Vec::new() };
+        Self {
+            id: format!("capacity-{}", kind.as_str()),
+            href: format!("/availability#{}", type_anchor(kind)),
+            product: product_name(kind),
+            name: kind.as_str().to_owned(),
+            columns: [column("Whole"), column("Partitions"), column("Shared")],
+            pending: 0,
+            free: 0,
+        }
+    }
+
+    fn add(&mut self, row: &Row, basis: CountBasis) {
+        let memory = row.memory.map_or(1, Mebibytes::get);
+        let is_shared = !row.key.shape.is_exclusive();
+        // A shared unit has only a part of the memory.
+        let free = if is_shared { row.free } else { row.free.saturating_mul(memory) };
+        self.free = self.free.saturating_add(free);
+        self.pending = self.pending.max(row.pending.pods);
+        let [whole, partitions, shared] = &mut self.columns;
+        let (column, shape) = match &row.key.shape {
+            Shape::Device => (whole, None),
+            Shape::Mig(name) | Shape::AmdPartition(name) => (partitions, Some(name.clone())),
+            Shape::NeuronCore => (partitions, Some("core".to_owned())),
+            Shape::TimeSlice => (shared, None),
+            Shape::MigTimeSlice(name) => (shared, Some(name.clone())),
+        };
+        if row.nodes > 0 {
+            column.cells.push(cell(row, shape, basis));
+        }
+    }
+}
+
+fn cell(row: &Row, shape: Option<String>, basis: CountBasis) -> CapacityCell {
+    let taken = match basis {
+        CountBasis::Cluster => "requested",
+        CountBasis::Agents => DeviceUse::InUse.title(),
+    };
+    let keys = legend_of([
+        (DeviceUse::InUse.as_str(), None, taken, row.taken),
+        legend_entry(DeviceUse::Free, row.free),
+        legend_entry(DeviceUse::Unavailable, row.units_with_use(DeviceUse::Unavailable)),
+        legend_entry(DeviceUse::Passthrough, row.units_with_use(DeviceUse::Passthrough)),
+        legend_entry(DeviceUse::Unknown, row.units_with_use(DeviceUse::Unknown)),
+    ]);
+    CapacityCell {
+        shape,
+        free: row.known_free().map_or_else(|| "-".to_owned(), |free| free.to_string()),
+        total: row.capacity,
+        bar: Bar::from_legend(&keys, 9),
+    }
+}

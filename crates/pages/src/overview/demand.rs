@@ -1,0 +1,152 @@
+//! Pending pods: what they request, and why they wait.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use octavo_fleet::access::Visibility;
+use octavo_fleet::availability::{
+    Availability, CountBasis, Demand, Obstacle, Obstacles, Shape, UnitType,
+};
+
+use crate::availability::wait;
+use crate::badges::product_name;
+
+/// Maximum number of rows.
+const MAX_ROWS: usize = 50;
+
+/// Pending pods.
+#[derive(Debug)]
+pub(crate) struct PendingPods {
+    /// Whether the cluster is followed, so that pods are known.
+    pub(crate) is_followed: bool,
+    /// Whether the cluster was read.
+    pub(crate) is_known: bool,
+    pub(crate) pods: u64,
+    pub(crate) rows: Vec<DemandRow>,
+    /// Number of pods that are not shown.
+    pub(crate) more: u64,
+}
+
+/// Pending pods with the same request and reason.
+#[derive(Debug)]
+pub(crate) struct DemandRow {
+    pub(crate) id: String,
+    /// Namespace; empty if it is not shown.
+    pub(crate) namespace: String,
+    pub(crate) pods: u64,
+    pub(crate) units: u64,
+    pub(crate) product: String,
+    pub(crate) shape: String,
+    pub(crate) resource: String,
+    pub(crate) reasons: Vec<String>,
+    pub(crate) wait: Option<String>,
+}
+
+/// Request of pending pods, and what they wait for.
+type Group<'a> = (&'a str, &'a UnitType, &'a str, &'a Shape, Option<&'a Obstacles>);
+
+/// Pending pods of all namespaces, without the names of the namespaces.
+pub(super) fn pending(
+    availability: &Availability,
+    is_followed: bool,
+    visibility: &Visibility,
+) -> PendingPods {
+    let seen = availability.demands.iter();
+    let seen = seen.filter(|one| visibility.shows_type(one.kind.as_str()));
+    let seen = seen.map(|one| ("", one));
+    collect(availability, is_followed, seen)
+}
+
+/// Pending pods by namespace; of one namespace, if it is given.
+pub(crate) fn pending_by_namespace(
+    availability: &Availability,
+    is_followed: bool,
+    namespace: Option<&str>,
+) -> PendingPods {
+    let seen = availability.demands.iter();
+    let seen = seen.filter(|one| namespace.is_none_or(|wanted| wanted == one.namespace));
+    let seen = seen.map(|one| (one.namespace.as_str(), one));
+    collect(availability, is_followed, seen)
+}
+
+fn collect<'a>(
+    availability: &'a Availability,
+    is_followed: bool,
+    seen: impl Iterator<Item = (&'a str, &'a Demand)>,
+) -> PendingPods {
+    let mut groups: BTreeMap<Group<'_>, (u64, u64)> = BTreeMap::new();
+    let mut all = 0_u64;
+    for (namespace, one) in seen {
+        let group =
+            (namespace, &one.kind, one.resource.as_str(), &one.shape, one.obstacles.as_ref());
+        let (pods, units) = groups.entry(group).or_default();
+        *pods = pods.saturating_add(one.pods);
+        *units = units.saturating_add(one.units);
+        all = all.saturating_add(one.pods);
+    }
+    let mut groups: Vec<_> = groups.into_iter().collect();
+    groups.sort_by_key(|((namespace, ..), (pods, _))| (*namespace, Reverse(*pods)));
+    let more = groups.iter().skip(MAX_ROWS);
+    let more =
+        more.fold(availability.omitted_pods, |sum, (_, (pods, _))| sum.saturating_add(*pods));
+    let shown = groups.into_iter().take(MAX_ROWS).enumerate();
+    PendingPods {
+        is_followed,
+        is_known: availability.basis == CountBasis::Cluster,
+        pods: all,
+        rows: shown.map(|(number, one)| row(availability, number, one)).collect(),
+        more,
+    }
+}
+
+fn row(
+    availability: &Availability,
+    number: usize,
+    ((namespace, kind, resource, shape, obstacles), (pods, units)): (Group<'_>, (u64, u64)),
+) -> DemandRow {
+    let mut rows = availability.rows.iter();
+    let capacity = rows.find(|row| {
+        (&row.key.kind, row.key.resource.as_str(), &row.key.shape) == (kind, resource, shape)
+    });
+    DemandRow {
+        id: format!("pending-{number}"),
+        namespace: namespace.to_owned(),
+        pods,
+        units,
+        product: match kind {
+            UnitType::Known(_) => product_name(kind),
+            UnitType::Mixed | UnitType::Unknown => "any type".to_owned(),
+        },
+        shape: shape_words(shape),
+        resource: resource.to_owned(),
+        reasons: reasons(obstacles),
+        wait: capacity.filter(|row| row.nodes > 0).and_then(|row| wait(row.wait)),
+    }
+}
+
+/// What one unit is, in words.
+pub(crate) fn shape_words(shape: &Shape) -> String {
+    match shape {
+        Shape::Device => "whole device".to_owned(),
+        Shape::Mig(name) | Shape::AmdPartition(name) => format!("partition {name}"),
+        Shape::TimeSlice => "time slice".to_owned(),
+        Shape::MigTimeSlice(name) => format!("time slice of {name}"),
+        Shape::NeuronCore => "NeuronCore".to_owned(),
+    }
+}
+
+fn reasons(obstacles: Option<&Obstacles>) -> Vec<String> {
+    let Some(obstacles) = obstacles else {
+        return vec![
+            "the reason was not determined: there are too many different requests".to_owned(),
+        ];
+    };
+    if obstacles.is_empty() {
+        return vec!["no node has this resource".to_owned()];
+    }
+    // Nodes that the pod does not select matter only if it selects none.
+    let is_selective = obstacles.keys().any(|one| *one != Obstacle::NotSelected);
+    let shown = obstacles.iter();
+    let shown = shown.filter(|(one, _)| !is_selective || **one != Obstacle::NotSelected);
+    shown.map(|(one, nodes)| one.describe(*nodes)).collect()
+}

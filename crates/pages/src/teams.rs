@@ -1,0 +1,262 @@
+//! The page of teams: what the pods of each namespace have, use, leave idle and wait for.
+
+use std::time::Duration;
+
+use askama::Template;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode, Uri};
+use axum::response::{IntoResponse, Response};
+use jiff::Timestamp;
+use octavo_access::visibility::ReaderVisibility;
+use octavo_fleet::access::Visibility;
+use octavo_fleet::availability::UnitType;
+use octavo_model::id::{NodeName, TypeName};
+use octavo_model::quantity::Mebibytes;
+use octavo_node::workload::{HoldingCounts, IdleHolder, TeamUsage};
+use octavo_store::availability::{Age, AvailabilityCount, CLUSTER_UNREADABLE, Counter};
+use octavo_store::usage::summary::{Summary, UsageTotals};
+use tokio::task::yield_now;
+
+use super::address::{encoded, query_parameter};
+use super::assets::Assets;
+use super::badges::{count_noun, format_age, format_memory, printable, product_name, starting};
+use super::overview::demand::{PendingPods, pending_by_namespace};
+use super::{PageState, html, origin};
+
+/// Maximum number of rows, ordered by namespace and type.
+const MAX_ROWS: usize = 500;
+/// Maximum number of allocations without a process that are shown.
+const MAX_IDLE_ROWS: usize = 20;
+
+#[derive(Template)]
+#[template(path = "teams.html")]
+struct TeamsPage {
+    assets: Assets,
+    /// Whether nodes are shown.
+    nodes: bool,
+    /// Namespace that the page is limited to; empty for all.
+    namespace: String,
+    /// Notice while agents reconnect after a start.
+    starting: Option<String>,
+    /// Why the cluster is not watched at the moment.
+    error: Option<String>,
+    caption: String,
+    rows: Vec<TeamRow>,
+    /// Number of rows that are not shown.
+    more: usize,
+    /// Notes on data that is not included.
+    notes: Vec<String>,
+    idle: Vec<IdleRow>,
+    /// Number of idle allocations that are not shown.
+    more_idle: usize,
+    pending: PendingPods,
+    origin: String,
+    /// Parameter of the same request to the API.
+    query: String,
+}
+
+/// Usage of a type by a namespace.
+#[derive(Debug)]
+struct TeamRow {
+    id: String,
+    namespace: String,
+    href: String,
+    product: String,
+    /// Canonical name; empty if the type is unknown.
+    name: String,
+    pods: u64,
+    allocated: String,
+    memory: Option<MemoryUse>,
+    utilization: String,
+    idle: String,
+    over_share: u64,
+}
+
+/// Used memory, of the memory that the containers can use.
+#[derive(Debug)]
+struct MemoryUse {
+    used: u64,
+    total: u64,
+    words: String,
+}
+
+/// Allocation without a process.
+#[derive(Debug)]
+struct IdleRow {
+    namespace: String,
+    pod: String,
+    has: String,
+    /// Device and node; empty if the reader may not list nodes.
+    device: String,
+    node: String,
+    memory: String,
+    /// Age of the pod; `-` if it is unknown.
+    age: String,
+}
+
+/// Serves the page, for one namespace with the parameter `namespace`.
+pub(super) async fn show(
+    State(site): State<PageState>,
+    ReaderVisibility(visibility): ReaderVisibility,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Response {
+    let Some(counted) = site.availability.latest().await else {
+        return StatusCode::INTERNAL_SERVER_ERROR.into_response();
+    };
+    let namespace = query_parameter(&uri, "namespace");
+    let namespace = namespace.as_deref().map(str::trim).filter(|name| !name.is_empty());
+    let fleet = site.view.fleet();
+    let mut summary = Summary::new(&fleet, site.view.clock().now());
+    // Other tasks share this thread.
+    while summary.step() {
+        yield_now().await;
+    }
+    let totals = summary.totals();
+    let seen = (&site.availability, &counted, &visibility);
+    html(StatusCode::OK, &page(seen, &totals, namespace, &origin(&uri, &headers)))
+}
+
+fn page(
+    (counter, counted, visibility): (&Counter, &AvailabilityCount, &Visibility),
+    totals: &UsageTotals,
+    namespace: Option<&str>,
+    origin: &str,
+) -> TeamsPage {
+    let is_shown = |name: &str| namespace.is_none_or(|wanted| wanted == name);
+    let teams = totals.teams.iter().filter(|((name, _), _)| is_shown(name));
+    let rows: Vec<TeamRow> =
+        teams.map(|((name, kind), usage)| TeamRow::of(name, kind.as_ref(), usage)).collect();
+    let idle = totals.idle.iter().filter(|(_, holder)| is_shown(&holder.namespace));
+    let idle: Vec<IdleRow> =
+        idle.map(|(node, holder)| IdleRow::of(node, holder, (counted, visibility.nodes))).collect();
+    let availability = &counted.availability;
+    let Age { error, .. } = counter.age(counted);
+    TeamsPage {
+        assets: Assets::links(),
+        nodes: visibility.nodes,
+        namespace: namespace.unwrap_or_default().to_owned(),
+        starting: starting(counter.view(), visibility),
+        error: error.map(|why| visibility.disclose(why, CLUSTER_UNREADABLE)),
+        caption: count_noun(rows.len(), "row", "rows"),
+        more: rows.len().saturating_sub(MAX_ROWS),
+        rows: rows.into_iter().take(MAX_ROWS).collect(),
+        notes: notes(totals),
+        more_idle: idle.len().saturating_sub(MAX_IDLE_ROWS),
+        idle: idle.into_iter().take(MAX_IDLE_ROWS).collect(),
+        pending: pending_by_namespace(availability, counter.has_cluster(), namespace),
+        origin: origin.to_owned(),
+        query: namespace.map_or_else(String::new, |name| format!("?namespace={}", encoded(name))),
+    }
+}
+
+/// Data that the figures do not include.
+fn notes(totals: &UsageTotals) -> Vec<String> {
+    let mut notes = Vec::new();
+    if totals.stale_nodes > 0 {
+        let nodes = count_noun(
+            usize::try_from(totals.stale_nodes).unwrap_or(usize::MAX),
+            "stale node is",
+            "stale nodes are",
+        );
+        notes.push(format!("{nodes} not counted: the last report is too old."));
+    }
+    if totals.is_truncated {
+        notes.push("The figures are incomplete: the fleet has too many allocations.".to_owned());
+    }
+    notes
+}
+
+impl TeamRow {
+    fn of(namespace: &str, kind: Option<&TypeName>, usage: &TeamUsage) -> Self {
+        let product = product_name(&UnitType::from(kind.cloned()));
+        let held = usage.held;
+        let memory = (usage.memory_mib > 0).then(|| MemoryUse {
+            used: usage.used_mib.min(usage.memory_mib),
+            total: usage.memory_mib,
+            words: format!(
+                "{} of {}",
+                format_memory(Mebibytes::new(usage.used_mib)),
+                format_memory(Mebibytes::new(usage.memory_mib))
+            ),
+        });
+        let idle = match (usage.idle.units(), usage.unknown) {
+            (0, 0) => "0".to_owned(),
+            (0, unknown) if unknown == held.units() => "-".to_owned(),
+            (_, 0) => allocated(usage.idle),
+            (0, unknown) => format!("use of {unknown} unknown"),
+            (_, unknown) => format!("{}; use of {unknown} unknown", allocated(usage.idle)),
+        };
+        Self {
+            id: format!("team-{namespace}-{}", kind.map_or("unknown", TypeName::as_str)),
+            namespace: printable(namespace),
+            href: format!("/teams?namespace={}", encoded(namespace)),
+            product,
+            name: kind.map(ToString::to_string).unwrap_or_default(),
+            pods: held.pods,
+            allocated: allocated(held),
+            memory,
+            utilization: { usage.mean_utilization() }
+                .map_or_else(|| "-".to_owned(), |mean| format!("{mean} %")),
+            idle,
+            over_share: usage.over_share,
+        }
+    }
+}
+
+/// Counts of devices, partitions and replicas: `2 devices, 1 partition`.
+fn allocated(counts: HoldingCounts) -> String {
+    let all = [
+        (counts.devices, "device", "devices"),
+        (counts.partitions, "partition", "partitions"),
+        (counts.replicas, "time slice", "time slices"),
+    ];
+    let all = all.into_iter().filter(|(count, ..)| *count > 0);
+    let all = all.map(|(count, one, several)| {
+        count_noun(usize::try_from(count).unwrap_or(usize::MAX), one, several)
+    });
+    let all: Vec<String> = all.collect();
+    if all.is_empty() { "0".to_owned() } else { all.join(", ") }
+}
+
+impl IdleRow {
+    fn of(
+        node: &NodeName,
+        holder: &IdleHolder,
+        (counted, sees_nodes): (&AvailabilityCount, bool),
+    ) -> Self {
+        let started = counted.pod_started_at(&holder.namespace, &holder.pod);
+        let kind = UnitType::from(holder.type_name.clone());
+        let what = match (&holder.profile, holder.replicas) {
+            (profile, Some(count)) => {
+                let slices = usize::try_from(count).unwrap_or(usize::MAX);
+                let slices = count_noun(slices, "time slice", "time slices");
+                let of = profile.as_deref().map_or_else(String::new, |name| format!(" of {name}"));
+                format!("{slices}{}", printable(&of))
+            }
+            (Some(profile), None) => format!("partition {}", printable(profile)),
+            (None, None) => "whole device".to_owned(),
+        };
+        Self {
+            namespace: printable(&holder.namespace),
+            pod: printable(&holder.pod),
+            has: format!("{}, {what}", product_name(&kind)),
+            device: if sees_nodes { printable(&holder.device) } else { String::new() },
+            node: if sees_nodes { node.to_string() } else { String::new() },
+            memory: match holder.memory_mib {
+                0 => "-".to_owned(),
+                memory => format_memory(Mebibytes::new(memory)),
+            },
+            age: started.and_then(age_since).map_or_else(|| "-".to_owned(), format_age),
+        }
+    }
+}
+
+/// Time since a time in seconds since 1970; `None` if it is in the future.
+fn age_since(seconds: i64) -> Option<Duration> {
+    let age = Timestamp::now().as_second().checked_sub(seconds)?;
+    u64::try_from(age).ok().map(Duration::from_secs)
+}
+
+#[cfg(test)]
+mod tests;
