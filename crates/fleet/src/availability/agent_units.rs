@@ -381,6 +381,7 @@ mod tests {
                 }],
             }],
             missing: Vec::new(),
+            ..Usage::default()
         }
     }
 

@@ -60,7 +60,7 @@ fn claims_of(devices: Vec<DeviceUsage>) -> Claims {
     let types = [(1, "nvidia-a100-80gb"), (2, "nvidia-h100-80gb")];
     let types = types.map(|(bus, name)| (pci(bus), name.parse().unwrap()));
     let missing = Vec::new();
-    claims(&Usage { devices, missing }, &types.into())
+    claims(&Usage { devices, missing, ..Usage::default() }, &types.into())
 }
 
 /// The desired annotations of `pod`: type, profile, sharing.
@@ -167,7 +167,7 @@ fn holdings_count_each_pod_once_per_type() {
     let types = [(1, "nvidia-a100-80gb"), (2, "nvidia-h100-80gb")];
     let types = types.map(|(bus, name)| (pci(bus), name.parse().unwrap()));
     let missing = Vec::new();
-    let found = holdings(&Usage { devices, missing }, &types.into());
+    let found = holdings(&Usage { devices, missing, ..Usage::default() }, &types.into());
     let found: Vec<(String, [u64; 4])> = found
         .iter()
         .map(|((namespace, kind), held)| {
