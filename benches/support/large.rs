@@ -151,7 +151,7 @@ fn used(node: usize) -> Usage {
             units: vec![unit],
         }
     };
-    Usage { devices: (0..8).map(device).collect(), missing: Vec::new() }
+    Usage { devices: (0..8).map(device).collect(), ..Usage::default() }
 }
 
 fn router(view: FleetView) -> Router {

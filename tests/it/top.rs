@@ -131,6 +131,7 @@ fn usage() -> Usage {
             units: vec![unit],
         }],
         missing: vec!["utilisation is not told".to_owned()],
+        ..Usage::default()
     }
 }
 

@@ -204,18 +204,20 @@ impl UsageObserver {
         self.log_problems(&missing);
         let now = Instant::now();
         let readings = self.readings.get(now).cloned().unwrap_or_default();
-        let allocations = self.allocations.get(now).cloned().unwrap_or_default();
+        let allocations = self.allocations.get(now).cloned();
+        let are_allocations_unknown = allocations.is_none();
         let attribution = self.attribution.get(now).cloned().unwrap_or(PodAttribution::Hidden);
         let offers = Arc::clone(&self.offers.borrow());
         let mut usage = join(&UsageInput {
             readings: &readings,
             offers: &offers,
-            allocations: &allocations,
+            allocations: &allocations.unwrap_or_default(),
             is_current: answered.kubelet,
             attribution: &attribution,
         });
         missing.append(&mut usage.missing);
         usage.missing = missing;
+        usage.are_allocations_unknown = are_allocations_unknown;
         // Without new readings there are no new events, and no step in the slope.
         if answered.driver {
             let alarms = self.guard.check(self.began.elapsed(), &mut usage);

@@ -139,6 +139,7 @@ pub(super) fn reported(namespace: &str, pods: &[(&str, Option<&str>)]) -> Parts 
             units: vec![unit],
         }],
         missing: Vec::new(),
+        ..Usage::default()
     };
     let parts = status::encode(&inventory, &LabelSet::default(), None);
     let parts = parts.iter().map(|(key, content)| (key.clone(), content.clone()));

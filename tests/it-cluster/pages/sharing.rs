@@ -99,6 +99,7 @@ fn usage(machine: &Inventory) -> Usage {
         missing: vec![
             "processes are not attributed to pods: the agent does not see them".to_owned(),
         ],
+        ..Usage::default()
     }
 }
 
@@ -173,7 +174,7 @@ pub(super) async fn give_notebooks(site: &Site) {
         };
         device(one, at, vec![shared])
     });
-    let usage = Usage { devices: devices.collect(), missing: Vec::new() };
+    let usage = Usage { devices: devices.collect(), ..Usage::default() };
     let units = machine.devices.iter().map(|one| UnitStatus {
         uuid: uuid(one),
         replicas: Some(3),

@@ -62,6 +62,7 @@ pub(crate) fn give(aggregator: &Aggregator, node: &str) {
             units: vec![unit],
         }],
         missing: vec!["no processes".to_owned()],
+        ..Usage::default()
     };
     let report = SharingStatus {
         mode: DeviceProvider::HandOff.into(),
@@ -233,6 +234,7 @@ fn give_much(aggregator: &Aggregator, node: &str) {
             units: vec![unit],
         }],
         missing: Vec::new(),
+        ..Usage::default()
     };
     aggregator.share(node, &SharingStatus::default(), &usage);
 }

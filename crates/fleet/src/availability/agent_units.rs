@@ -393,6 +393,7 @@ mod tests {
                 }],
             }],
             missing: Vec::new(),
+            ..Usage::default()
         }
     }
 

@@ -46,7 +46,7 @@ pub fn usage_for_report(usage: &Usage, most: usize) -> Usage {
     });
     let devices = devices.collect();
     missing.truncate(MAX_MISSING);
-    Usage { devices, missing }
+    Usage { devices, missing, are_allocations_unknown: usage.are_allocations_unknown }
 }
 
 /// All conditions that are reported immediately.

@@ -103,7 +103,7 @@ pub fn join(input: &UsageInput<'_>) -> Usage {
     devices.sort_by_key(|device| device.pci);
     missing.extend(names.unresolved());
     truncate_missing(&mut missing);
-    Usage { devices, missing }
+    Usage { devices, missing, are_allocations_unknown: false }
 }
 
 fn truncate_missing(missing: &mut Vec<String>) {

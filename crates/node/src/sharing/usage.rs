@@ -20,6 +20,9 @@ pub struct Usage {
     /// Human-readable descriptions of missing data.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub missing: Vec<String>,
+    /// True if kubelet's list of allocations is not available, so that a device without a tenant may be allocated.
+    #[serde(default, rename = "allocationsUnknown", skip_serializing_if = "std::ops::Not::not")]
+    pub are_allocations_unknown: bool,
 }
 
 /// Usage of a device by pod.

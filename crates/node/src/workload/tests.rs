@@ -62,7 +62,7 @@ fn claims_of(devices: Vec<DeviceUsage>) -> Claims {
     let types = [(1, "nvidia-a100-80gb"), (2, "nvidia-h100-80gb")];
     let types = types.map(|(bus, name)| (pci(bus), name.parse().unwrap()));
     let missing = Vec::new();
-    claims(&Usage { devices, missing }, &types.into())
+    claims(&Usage { devices, missing, ..Usage::default() }, &types.into())
 }
 
 /// The desired annotations of `pod`: type, profile, sharing.
@@ -169,7 +169,8 @@ fn holdings_count_each_pod_once_per_type() {
     let types = [(1, "nvidia-a100-80gb"), (2, "nvidia-h100-80gb")];
     let types = types.map(|(bus, name)| (pci(bus), name.parse().unwrap()));
     let missing = Vec::new();
-    let (found, idle) = team_usage(&Usage { devices, missing }, &types.into());
+    let usage = Usage { devices, missing, ..Usage::default() };
+    let (found, idle) = team_usage(&usage, &types.into());
     assert_eq!(idle, [], "the use of memory is unknown");
     let found: Vec<(String, [u64; 4])> = found
         .iter()

@@ -199,7 +199,7 @@ mod tests {
             }],
             ..v1::DeviceUsage::default()
         };
-        bytes(&v1::Usage { devices: vec![device], missing: Vec::new() })
+        bytes(&v1::Usage { devices: vec![device], ..v1::Usage::default() })
     }
 
     fn neuron(version: &str) -> Vec<u8> {

@@ -55,6 +55,7 @@ fn node(name: &str, memory: &[u64]) -> Arc<Node> {
             units: vec![unit],
         }],
         missing: Vec::new(),
+        ..Usage::default()
     };
     let inventory = Inventory::default();
     let origin = ReportingAgent {

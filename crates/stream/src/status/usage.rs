@@ -17,6 +17,7 @@ pub(super) fn write(usage: &Usage) -> v1::Usage {
     v1::Usage {
         devices: usage.devices.iter().map(write_device).collect(),
         missing: usage.missing.clone(),
+        are_allocations_unknown: usage.are_allocations_unknown,
     }
 }
 
@@ -81,6 +82,7 @@ pub(super) fn read(usage: v1::Usage) -> FieldResult<Usage> {
         missing: missing
             .map(|sentence| bounded_text("missing", MAX_WORD_BYTES, sentence))
             .collect::<FieldResult<_>>()?,
+        are_allocations_unknown: usage.are_allocations_unknown,
     })
 }
 

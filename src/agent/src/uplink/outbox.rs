@@ -179,7 +179,11 @@ fn with_usage(parts: &Parts, usage: &(PartKey, Content)) -> (QueuedStatus, bool)
 
 /// Encodes an empty usage with the reason.
 fn usage_omitted(why: &str) -> (PartKey, Content) {
-    status::encode_usage(&Usage { devices: Vec::new(), missing: vec![why.to_owned()] })
+    status::encode_usage(&Usage {
+        missing: vec![why.to_owned()],
+        are_allocations_unknown: true,
+        ..Usage::default()
+    })
 }
 
 /// Returns the bytes left for further parts.
@@ -403,7 +407,7 @@ mod tests {
             temperature_celsius: None,
             units: vec![unit],
         };
-        sharing::usage::Usage { devices: vec![device], missing: Vec::new() }
+        sharing::usage::Usage { devices: vec![device], ..sharing::usage::Usage::default() }
     }
 
     fn queued_usage(uplink: &watch::Receiver<QueuedStatus>) -> Option<sharing::usage::Usage> {

@@ -116,6 +116,7 @@ fn usage() -> impl Strategy<Value = Usage> {
                 units: vec![unit],
             }],
             missing: Vec::new(),
+            ..Usage::default()
         }
     })
 }

@@ -78,6 +78,7 @@ fn usage(used: u64, is_nearly_exhausted: bool) -> Usage {
             units: vec![unit],
         }],
         missing: Vec::new(),
+        ..Usage::default()
     }
 }
 

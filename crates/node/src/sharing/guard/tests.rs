@@ -52,6 +52,7 @@ fn usage(tenants: &[Tenant]) -> Usage {
             }],
         }],
         missing: Vec::new(),
+        ..Usage::default()
     }
 }
 

@@ -126,7 +126,13 @@ fn usage() -> impl Strategy<Value = Usage> {
         };
         devices.map(device).collect()
     });
-    (devices, vec(word(), 0..3)).prop_map(|(devices, missing)| Usage { devices, missing })
+    (devices, vec(word(), 0..3), any::<bool>()).prop_map(
+        |(devices, missing, are_allocations_unknown)| Usage {
+            devices,
+            missing,
+            are_allocations_unknown,
+        },
+    )
 }
 
 /// A complete status with additional parts.
@@ -192,7 +198,7 @@ fn of_a_unit(unit: v1::UnitUsage) -> v1::Usage {
             units: vec![unit],
             ..v1::DeviceUsage::default()
         }],
-        missing: Vec::new(),
+        ..v1::Usage::default()
     }
 }
 
@@ -259,7 +265,7 @@ fn i12_invalid_unit_usage_is_rejected_with_its_field() {
             "devices[0].units[0].tenants: 257 is more than the maximum of 256".to_owned(),
         ),
         (
-            refused("usage", &v1::Usage { devices: Vec::new(), missing: vec![long; 400] }),
+            refused("usage", &v1::Usage { missing: vec![long; 400], ..v1::Usage::default() }),
             ": 121200 bytes are too long for this field".to_owned(),
         ),
     ];
