@@ -221,7 +221,7 @@ fn used_and_idle_memory_is_summed_by_namespace() {
         uses("hidden", None, None, &[]),
     ];
     let devices = vec![device(1, vec![busy]), device(2, vec![idle]), device(3, vec![shared])];
-    let usage = Usage { devices, missing: Vec::new() };
+    let usage = Usage { devices, ..Usage::default() };
     let (teams, idle) = team_usage(&usage, &BTreeMap::new());
     let team = teams[&("team".to_owned(), None)];
     assert_eq!((team.held.pods, team.held.units()), (4, 5));
