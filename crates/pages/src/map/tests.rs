@@ -22,7 +22,6 @@ use octavo_stream::status;
 use tokio::sync::watch;
 use tower::ServiceExt;
 
-
 /// Utilization of the devices of a node: `None` for one that does not report it.
 type Load = [Option<u8>];
 
