@@ -23,7 +23,7 @@ use octavo_store::query;
 use tokio::task::yield_now;
 
 use self::cell::{Cell, CellState, device_cells, node_cell};
-use self::request::{BY, CELLS, GROUP, Request, VIEW, link, node_filter};
+use self::request::{BY, CELLS, GROUP, MAX_CELLS, Request, VIEW, link, node_filter};
 use self::scale::{Metric, NO_DATA, STEPS};
 use super::address::ListAddress;
 use super::assets::Assets;
@@ -31,11 +31,9 @@ use super::badges::{Badge, count_noun, format_memory, node_state, starting, type
 use super::filter_form::{FilterForm, filter_form};
 use super::{PageState, html, origin};
 
-/// Maximum number of devices that have a cell each unless the reader asks for it. Cells of 24 pixels for as many devices
-/// fill a screen of 1920 x 1080 pixels; larger fleets are easier to read as nodes.
+/// Maximum number of devices that have a cell each unless the reader asks for it. Cells of 33 pixels, with their
+/// gaps, for as many devices fill a screen of 1920 x 1080 pixels; larger fleets are easier to read as nodes.
 const MAX_DEVICES_BY_DEFAULT: usize = 2_000;
-/// Maximum number of cells.
-const MAX_CELLS: usize = 10_000;
 /// Maximum number of rows of the table.
 const MAX_ROWS: usize = 1_000;
 /// Number of cells from which an open page updates every [`SLOW_REFRESH_MS`] only: each update sends the whole page.

@@ -3,9 +3,11 @@
 use octavo_store::query::Query;
 use octavo_toolkit::error::chain;
 
-use super::MAX_CELLS;
 use super::scale::Metric;
 use crate::address::ListAddress;
+
+/// Maximum number of cells.
+pub(super) const MAX_CELLS: usize = 10_000;
 
 /// Parameters besides the filter of the nodes.
 pub(super) const BY: &str = "by";
