@@ -1,7 +1,7 @@
 //! Size of the map and time to render it, for a fleet whose nodes have eight GPUs each, a quarter of them in MIG mode.
 //!
-//! It prints a table in Markdown for `docs/performance.md`. With an address as argument, such as `127.0.0.1:8080`, it then
-//! serves the pages, so that a browser can be measured.
+//! It prints a table in Markdown for `docs/performance.md`. With an address such as `127.0.0.1:8080` on its input, it
+//! serves the pages of 10,000 devices instead, so that a browser can be measured.
 #![expect(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -9,6 +9,7 @@
     reason = "a benchmark is a script: it measures, prints, and stops at the first thing out of order"
 )]
 
+use std::io::IsTerminal;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -43,22 +44,33 @@ const RUNS: usize = 21;
 
 fn main() {
     let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+    let mut address = String::new();
+    if !std::io::stdin().is_terminal() {
+        std::io::stdin().read_line(&mut address).unwrap();
+    }
     runtime.block_on(async {
-        println!("| devices | page | cells | ms p50 / most | bytes |\n|---|---|---|---|---|");
-        for devices in [1000, 2000, 10_000] {
-            let (_fleet, site) = site(devices / DEVICES_PER_NODE);
-            for path in ["/map", "/map?by=utilization", "/map?cells=device&by=utilization"] {
-                measure(&site, devices, path).await;
-            }
-        }
-        if let Some(address) = std::env::args().skip(1).find(|word| !word.starts_with('-')) {
-            let (fleet, site) = site(10_000 / DEVICES_PER_NODE);
-            let listener = tokio::net::TcpListener::bind(address).await.unwrap();
-            println!("serving on {}", listener.local_addr().unwrap());
-            axum::serve(listener, site).await.unwrap();
-            drop(fleet);
+        match address.trim() {
+            "" => measure_all().await,
+            address => serve(address).await,
         }
     });
+}
+
+async fn serve(address: &str) {
+    let (_fleet, site) = site(10_000 / DEVICES_PER_NODE);
+    let listener = tokio::net::TcpListener::bind(address).await.unwrap();
+    println!("serving on {}", listener.local_addr().unwrap());
+    axum::serve(listener, site).await.unwrap();
+}
+
+async fn measure_all() {
+    println!("| devices | page | cells | ms p50 / most | bytes |\n|---|---|---|---|---|");
+    for devices in [1000, 2000, 10_000] {
+        let (_fleet, site) = site(devices / DEVICES_PER_NODE);
+        for path in ["/map", "/map?by=utilization", "/map?cells=device&by=utilization"] {
+            measure(&site, devices, path).await;
+        }
+    }
 }
 
 async fn measure(site: &Router, devices: usize, path: &str) {

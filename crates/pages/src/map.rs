@@ -4,6 +4,7 @@
 //! of the page, so a filter or a color is a link.
 
 mod cell;
+mod request;
 mod scale;
 
 use std::collections::BTreeMap;
@@ -18,11 +19,11 @@ use octavo_fleet::access::{Visibility, VisibleTypes};
 use octavo_model::id::TypeName;
 use octavo_store::clock::Moment;
 use octavo_store::fleet::{Fleet, Node};
-use octavo_store::query::{self, Query};
-use octavo_toolkit::error::chain;
+use octavo_store::query;
 use tokio::task::yield_now;
 
 use self::cell::{Cell, CellState, device_cells, node_cell};
+use self::request::{BY, CELLS, GROUP, MAX_CELLS, Request, VIEW, link, node_filter};
 use self::scale::{Metric, NO_DATA, STEPS};
 use super::address::ListAddress;
 use super::assets::Assets;
@@ -30,11 +31,9 @@ use super::badges::{Badge, count_noun, format_memory, node_state, starting, type
 use super::filter_form::{FilterForm, filter_form};
 use super::{PageState, html, origin};
 
-/// Maximum number of devices that have a cell each unless the reader asks for it. Cells of 24 pixels for as many devices
-/// fill a screen of 1920 x 1080 pixels; larger fleets are easier to read as nodes.
+/// Maximum number of devices that have a cell each unless the reader asks for it. Cells of 33 pixels, with their
+/// gaps, for as many devices fill a screen of 1920 x 1080 pixels; larger fleets are easier to read as nodes.
 const MAX_DEVICES_BY_DEFAULT: usize = 2_000;
-/// Maximum number of cells.
-const MAX_CELLS: usize = 10_000;
 /// Maximum number of rows of the table.
 const MAX_ROWS: usize = 1_000;
 /// Number of cells from which an open page updates every [`SLOW_REFRESH_MS`] only: each update sends the whole page.
@@ -42,12 +41,6 @@ const MAX_FAST_CELLS: usize = 500;
 const SLOW_REFRESH_MS: u32 = 10_000;
 /// Number of nodes decoded before other tasks of the thread run.
 const NODES_PER_STEP: usize = 32;
-
-/// Parameters besides the filter of the nodes.
-const BY: &str = "by";
-const GROUP: &str = "group";
-const CELLS: &str = "cells";
-const VIEW: &str = "view";
 
 #[derive(Template)]
 #[template(path = "map.html")]
@@ -136,17 +129,6 @@ struct TableRow {
     power: Option<String>,
 }
 
-/// What the address requests.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Request {
-    metric: Metric,
-    by_type: bool,
-    /// Whether cells are devices; `None` if the number of devices decides.
-    by_device: Option<bool>,
-    is_table: bool,
-    query: Query,
-}
-
 /// Serves the map. Only readers who may list nodes reach it.
 pub(super) async fn page(
     State(site): State<PageState>,
@@ -204,60 +186,6 @@ async fn cells(nodes: &[Arc<Node>], by_device: bool, now: Moment) -> Vec<Cell> {
         yield_now().await;
     }
     all
-}
-
-impl Default for Request {
-    fn default() -> Self {
-        Self {
-            metric: Metric::State,
-            by_type: false,
-            by_device: None,
-            is_table: false,
-            query: Query { limit: MAX_CELLS, ..Query::default() },
-        }
-    }
-}
-
-impl Request {
-    fn parse(address: &ListAddress) -> Result<Self, String> {
-        let by = Metric::ALL.map(Metric::as_str);
-        let by = choice(address, BY, &by)?;
-        let group = choice(address, GROUP, &["node", "type"])?;
-        let cells = choice(address, CELLS, &["device", "node"])?;
-        let view = choice(address, VIEW, &["cells", "table"])?;
-        let query = Query::parse(node_filter(address).pairs()).map_err(|error| chain(&error))?;
-        let metric = Metric::ALL.into_iter().find(|metric| metric.as_str() == by);
-        Ok(Self {
-            metric: metric.unwrap_or(Metric::State),
-            by_type: group == "type",
-            by_device: (!cells.is_empty()).then_some(cells == "device"),
-            is_table: view == "table",
-            query: Query { limit: MAX_CELLS, after: None, ..query },
-        })
-    }
-}
-
-/// The parameters that filter nodes, as in the API.
-fn node_filter(address: &ListAddress) -> ListAddress {
-    let own = [BY, GROUP, CELLS, VIEW].into_iter();
-    own.fold(address.clone(), |address, name| address.without(name))
-}
-
-/// Value of a parameter, which is empty or one of `all`.
-fn choice<'a>(address: &'a ListAddress, name: &str, all: &[&str]) -> Result<&'a str, String> {
-    let value = address.get(name);
-    if value.is_empty() || all.contains(&value) {
-        return Ok(value);
-    }
-    let start: String = value.chars().take(64).collect();
-    Err(format!("invalid value {start:?} for parameter {name}: must be {}", all.join(", ")))
-}
-
-/// Address of the map with one parameter changed.
-fn link(address: &ListAddress, name: &str, value: &str) -> String {
-    let list = address.with(name, value);
-    let query = list.split_once('?').map(|(_, query)| format!("?{query}"));
-    format!("/map{}", query.unwrap_or_default())
 }
 
 /// Cells to show, and what the address requests.
