@@ -50,7 +50,8 @@ pub(super) fn rows(availability: &Availability, visibility: &Visibility) -> Vec<
     let mut rows: Vec<CapacityRow> = Vec::new();
     let seen = availability.rows.iter();
     let seen = seen.filter(|row| visibility.shows_type(row.key.kind.as_str()));
-    for row in seen.filter(|row| row.nodes > 0 || row.pending.pods > 0) {
+    // A type that no node has is shown with the pending pods only.
+    for row in seen.filter(|row| row.nodes > 0) {
         let name = row.key.kind.as_str();
         if rows.last().is_none_or(|last| last.name != name) {
             rows.push(CapacityRow::empty(&row.key.kind));
@@ -92,9 +93,7 @@ impl CapacityRow {
             Shape::TimeSlice => (shared, None),
             Shape::MigTimeSlice(name) => (shared, Some(name.clone())),
         };
-        if row.nodes > 0 {
-            column.cells.push(cell(row, shape, basis));
-        }
+        column.cells.push(cell(row, shape, basis));
     }
 }
 

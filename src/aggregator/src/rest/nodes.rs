@@ -51,7 +51,7 @@ impl QueryPairs {
         ("search" = Option<String>, Query, description = "Part of the node name", example = "gpu-07"),
         ("type" = Option<Vec<String>>, Query, style = Form, explode = false, description = "Types; the node has at least one device of one of them. `unknown`: devices of unknown type", example = json!(["nvidia-h200-141gb"])),
         ("state" = Option<Vec<openapi::State>>, Query, style = Form, explode = false, description = "State of the node"),
-        ("problem" = Option<Vec<String>>, Query, style = Form, explode = false, description = "Words of problems; the node has at least one of them: a reason that needs attention, a health state of a device, or `drain`", example = json!(["needs-reset"])),
+        ("problem" = Option<Vec<String>>, Query, style = Form, explode = false, description = "Words of problems; the node has at least one of them: a reason that needs attention, a health state of a device, or `drain`", example = json!(["failing"])),
         ("sharing" = Option<Vec<openapi::SharingWord>>, Query, style = Form, explode = false, description = "Sharing mode of the node's devices"),
         ("layout" = Option<Vec<String>>, Query, style = Form, explode = false, description = "Names of layouts; the node's desired layout is one of them", example = json!(["serving"])),
         ("layoutState" = Option<Vec<openapi::LayoutStateWord>>, Query, style = Form, explode = false, description = "Layout state of the node; `none`: no layout applies to its devices"),
