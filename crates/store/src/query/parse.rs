@@ -68,7 +68,7 @@ impl Query {
 }
 
 /// Adds the values of `list` without duplicates.
-fn add<T: PartialEq>(
+pub(crate) fn add<T: PartialEq>(
     to: &mut Vec<T>,
     list: &str,
     parse: impl Fn(&str) -> Result<T, QueryError>,
@@ -82,7 +82,8 @@ fn add<T: PartialEq>(
     Ok(())
 }
 
-fn type_name(text: &str) -> Result<Option<TypeName>, QueryError> {
+/// Parses a type, or the word for devices of unknown type.
+pub(crate) fn type_name(text: &str) -> Result<Option<TypeName>, QueryError> {
     if text == UNKNOWN_TYPE {
         return Ok(None);
     }
