@@ -1,5 +1,7 @@
 //! Attributes of a device, line by line.
 
+use octavo_fleet::history::History;
+use octavo_model::id::NodeName;
 use octavo_model::inventory::{
     Condition, Device, DeviceProcesses, NvmlState, Process, ProcessKind, Vendor,
 };
@@ -9,6 +11,7 @@ use octavo_planner::reconcile::NodeLayoutStatus;
 
 use super::badges::{Badge, device_state, format_memory, printable};
 use super::card_lines::{Fact, IssueLine, issue_lines, known_facts};
+use super::history::{Trends, device_trends};
 use super::layout::StateBadge;
 use super::sharing::{UsageTable, mark_usage};
 use super::slice_diagram::SliceDiagram;
@@ -28,6 +31,8 @@ pub(super) struct DeviceCard {
     pub(super) picture: Option<SliceDiagram>,
     /// Usage by pod, if the node reports it.
     pub(super) users: Option<UsageTable>,
+    /// Charts of the device and its partitions.
+    pub(super) trends: Vec<Trends>,
     pub(super) processes: Vec<ProcessRow>,
     /// Whether the device is known to be idle and has no diagram that shows it.
     pub(super) quiet: bool,
@@ -59,6 +64,7 @@ impl DeviceCard {
             picture: SliceDiagram::of(device)
                 .or_else(|| partition_diagram(device.amd.as_ref()?, device.memory)),
             users: None,
+            trends: Vec::new(),
             processes: device.processes.iter().map(process_row).collect(),
             quiet: working
                 && device.mig.state().is_none()
@@ -82,6 +88,19 @@ impl DeviceCard {
             mark_usage(picture, usage);
         }
         self.users = UsageTable::of(usage);
+        self
+    }
+
+    /// Adds the history of the device, which has this usage.
+    pub(super) fn with_history(
+        mut self,
+        history: &History,
+        node: &NodeName,
+        usage: Option<&DeviceUsage>,
+    ) -> Self {
+        if let Some(usage) = usage {
+            self.trends = device_trends(history, node, usage, &self.title);
+        }
         self
     }
 

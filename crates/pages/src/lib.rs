@@ -10,9 +10,11 @@ mod availability;
 mod badges;
 mod bar;
 mod card_lines;
+mod chart;
 mod device_card;
 mod filter_form;
 mod groups;
+mod history;
 mod layout;
 mod list;
 mod live;
@@ -137,6 +139,7 @@ async fn node(
     };
     let reader = node::PageParameters {
         layouts: site.view.layouts(),
+        history: site.view.history(),
         layout: query_parameter(&uri, "layout"),
         origin: origin(&uri, &headers),
     };
