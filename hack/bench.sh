@@ -16,6 +16,7 @@ cargo bench --locked --bench apply
 cargo bench --locked --bench cluster
 cargo bench --locked --bench followed
 cargo bench --locked -p octavo-pages --bench map
+cargo bench --locked --bench history
 cargo bench --locked --bench people
 cargo bench --locked --bench served
 cargo bench --locked --bench sharing

@@ -11,6 +11,7 @@ mod profile_events;
 mod profiles;
 mod reference;
 mod schemas;
+mod series;
 mod slo;
 mod starting;
 pub(crate) mod usage;

@@ -1,5 +1,7 @@
 //! Attributes of a device, line by line.
 
+use octavo_fleet::history::History;
+use octavo_model::id::NodeName;
 use octavo_model::inventory::{
     Condition, Device, DeviceProcesses, NvmlState, Process, ProcessKind, Vendor,
 };
@@ -9,6 +11,7 @@ use octavo_planner::reconcile::NodeLayoutStatus;
 
 use super::badges::{Badge, device_state, format_memory, printable};
 use super::card_lines::{Fact, IssueLine, issue_lines, known_facts};
+use super::history::{Trends, device_trends};
 use super::layout::StateBadge;
 use super::live_values::{LiveValue, live_values};
 use super::sharing::{UsageTable, mark_usage};
@@ -34,6 +37,8 @@ pub(super) struct DeviceCard {
     pub(super) values: Vec<LiveValue>,
     /// Usage by pod, if the node reports it.
     pub(super) users: Option<UsageTable>,
+    /// Charts of the device and its partitions.
+    pub(super) trends: Vec<Trends>,
     pub(super) processes: Vec<ProcessRow>,
     /// Whether the device is known to be idle and has no diagram that shows it.
     pub(super) quiet: bool,
@@ -67,6 +72,7 @@ impl DeviceCard {
             slots: Vec::new(),
             values: live_values(device, None),
             users: None,
+            trends: Vec::new(),
             processes: device.processes.iter().map(process_row).collect(),
             quiet: working
                 && device.mig.state().is_none()
@@ -92,6 +98,19 @@ impl DeviceCard {
         self.slots = slot_diagrams(usage);
         self.values = live_values(device, Some(usage));
         self.users = UsageTable::of(usage);
+        self
+    }
+
+    /// Adds the history of the device, which has this usage.
+    pub(super) fn with_history(
+        mut self,
+        history: &History,
+        node: &NodeName,
+        usage: Option<&DeviceUsage>,
+    ) -> Self {
+        if let Some(usage) = usage {
+            self.trends = device_trends(history, node, usage, &self.title);
+        }
         self
     }
 

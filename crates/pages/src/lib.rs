@@ -10,10 +10,12 @@ mod availability;
 mod badges;
 mod bar;
 mod card_lines;
+mod chart;
 mod device_card;
 mod filter_form;
 mod groups;
 mod health;
+mod history;
 mod layout;
 mod list;
 mod live;
@@ -149,6 +151,7 @@ async fn node(
     };
     let reader = node::PageParameters {
         layouts: site.view.layouts(),
+        history: site.view.history(),
         layout: query_parameter(&uri, "layout"),
         origin: origin(&uri, &headers),
     };

@@ -5,6 +5,7 @@ use std::time::Duration;
 use askama::Template;
 use jiff::Timestamp;
 use octavo_files::config_files::LayoutFileSnapshot;
+use octavo_fleet::history::History;
 use octavo_fleet::summary::DeviceCounts;
 use octavo_fleet::type_source::TypeSource;
 use octavo_model::interconnect::{self, Interconnect, InterconnectKind};
@@ -22,6 +23,7 @@ use super::bar::describe_counts;
 use super::card_lines::{Fact, known_facts};
 use super::device_card::DeviceCard;
 use super::health::{Problem, problems};
+use super::history::HistorySection;
 use super::layout::LayoutSection;
 use super::plan::LayoutPreview;
 use super::sharing::{SharingSection, device_usage};
@@ -54,6 +56,7 @@ pub(super) struct NodePage {
     devices: Vec<DeviceCard>,
     /// Neuron devices, if the driver is loaded.
     neuron: Option<NeuronSection>,
+    history: Option<HistorySection>,
     /// Explanation of the instance IDs in the diagrams, if there are any.
     legend: Option<&'static str>,
     /// Devices that are unknown or were named manually.
@@ -68,6 +71,8 @@ pub(super) struct NodePage {
 pub(super) struct PageParameters {
     /// Available layouts.
     pub(super) layouts: LayoutFileSnapshot,
+    /// History of all devices.
+    pub(super) history: History,
     /// Layout to plan.
     pub(super) layout: Option<String>,
     /// Base URL by which the reader reached this server.
@@ -106,7 +111,10 @@ pub(super) fn page(node: &Node, clock: &Clock, reader: PageParameters) -> NodePa
         let devices = devices.filter(|device| !all.is_reported_by_neuron(device));
         devices.map(|device| {
             let used = device_usage(usage, device.pci);
-            DeviceCard::of(device, &all.nvml).with_usage(device, used).with_layout(layout)
+            DeviceCard::of(device, &all.nvml)
+                .with_usage(device, used)
+                .with_history(&reader.history, &node.name, used)
+                .with_layout(layout)
         })
     });
     let devices: Vec<DeviceCard> = devices.collect();
@@ -139,6 +147,7 @@ pub(super) fn page(node: &Node, clock: &Clock, reader: PageParameters) -> NodePa
         legend: devices.iter().any(DeviceCard::has_ids).then_some(LEGEND),
         devices,
         neuron: inventory.and_then(NeuronSection::of),
+        history: HistorySection::new(&reader.history, &node.name),
         unknown: inventory.and_then(|all| UnknownDevices::new(&node.name, all)),
         what_if: inventory
             .map(|all| LayoutPreview::of(&reader.layouts, all, reader.layout.as_deref()))

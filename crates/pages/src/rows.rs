@@ -173,6 +173,7 @@ mod tests {
             summary: NodeSummary::new(&devices, &NvmlState::Loading, None),
             devices,
             usage: UsageRank::default(),
+            samples: Arc::default(),
         };
         let agent = ReportingAgent {
             name: "n".parse().unwrap(),

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use octavo_fleet::history::DeviceSample;
 use octavo_fleet::summary::{
     DeviceCounts, DeviceSummary, LayoutSummary, NodeProblem, NodeState, NodeSummary,
     SharingSummary, TypeCounts, UsageRank,
@@ -56,6 +57,8 @@ pub struct Node {
     pub summary: NodeSummary,
     /// Summary of the usage by pod.
     pub usage: UsageRank,
+    /// Samples of the devices for the history.
+    pub samples: Arc<[DeviceSample]>,
     /// Whether the agent is connected.
     pub connected: bool,
     /// Time of the last change of the status.
@@ -86,6 +89,8 @@ pub struct StatusDigest {
     pub summary: NodeSummary,
     /// Summary of the usage by pod.
     pub usage: UsageRank,
+    /// Samples of the devices for the history.
+    pub samples: Arc<[DeviceSample]>,
 }
 
 /// Age of a node's status and its bound. The time is shared by all versions of a node, so a heartbeat creates no new
@@ -154,6 +159,7 @@ impl StatusDigest {
             summary: summary.with_neuron(inventory.neuron.as_ref()),
             devices,
             usage: UsageRank::default(),
+            samples: Arc::default(),
         }
     }
 
@@ -167,6 +173,12 @@ impl StatusDigest {
     #[must_use]
     pub fn with_usage(self, usage: Option<&Usage>) -> Self {
         self.with_usage_rank(usage.map(UsageRank::from_usage).unwrap_or_default())
+    }
+
+    /// Adds the samples of the devices.
+    #[must_use]
+    pub(super) fn with_samples(self, samples: Arc<[DeviceSample]>) -> Self {
+        Self { samples, ..self }
     }
 
     /// Adds the index of the usage by pod.
@@ -193,6 +205,7 @@ impl Node {
             labels: digest.labels,
             summary: digest.summary,
             usage: digest.usage,
+            samples: digest.samples,
             devices: digest.devices,
             connected: true,
             changed: freshness.confirmed(),
@@ -217,6 +230,7 @@ impl Node {
             devices: Vec::new(),
             summary,
             usage: UsageRank::default(),
+            samples: Arc::default(),
             connected: false,
             changed: freshness.confirmed(),
             freshness,

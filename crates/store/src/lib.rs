@@ -14,6 +14,7 @@ pub mod dry_run;
 pub mod estimate_engine;
 pub mod estimates;
 pub mod fleet;
+pub mod history;
 pub mod offers;
 mod page_token;
 pub mod peer;

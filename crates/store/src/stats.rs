@@ -1,5 +1,6 @@
 //! Metrics of the aggregator itself.
 
+use octavo_fleet::history::HistoryStatus;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -33,6 +34,9 @@ pub struct Stats {
     pub nodes: Gauge,
     /// Contents shared between nodes.
     pub shared_contents: Gauge,
+    history_bytes: Gauge,
+    history_series: Gauge,
+    history_series_without_room: Gauge,
 }
 
 impl Stats {
@@ -106,6 +110,14 @@ impl Stats {
         self.invariant_violations.get_or_create(&[("invariant", invariant)]).inc();
     }
 
+    /// Sets the size of the history.
+    pub fn set_history(&self, status: HistoryStatus) {
+        let gauge = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
+        self.history_bytes.set(gauge(status.bytes));
+        self.history_series.set(gauge(status.series));
+        self.history_series_without_room.set(gauge(status.without_room));
+    }
+
     /// Registers all metrics with `registry`.
     pub fn register(&self, registry: &mut Registry) {
         let registry = registry.sub_registry_with_prefix("octavo_aggregator");
@@ -116,6 +128,7 @@ impl Stats {
         }
         self.register_messages(registry);
         self.register_connections(registry);
+        self.register_history(registry);
         registry.register("nodes", "Nodes in the fleet, including stale nodes", self.nodes.clone());
         registry.register(
             "shared_contents",
@@ -161,6 +174,24 @@ impl Stats {
             "resyncs",
             "Full snapshots requested from agents, by reason",
             self.resyncs.clone(),
+        );
+    }
+
+    fn register_history(&self, registry: &mut Registry) {
+        registry.register(
+            "history_bytes",
+            "Memory of the history, in bytes; the limit is --history-memory",
+            self.history_bytes.clone(),
+        );
+        registry.register(
+            "history_series",
+            "Devices and partitions with a history",
+            self.history_series.clone(),
+        );
+        registry.register(
+            "history_series_without_room",
+            "Devices and partitions without a history because of --history-memory",
+            self.history_series_without_room.clone(),
         );
     }
 
@@ -228,7 +259,7 @@ mod tests {
         let page = include_str!("../../../docs/reference/metrics.md");
         let types: Vec<&str> =
             text.lines().filter_map(|line| line.strip_prefix("# TYPE ")).collect();
-        assert_eq!(types.len(), 16, "{types:?}");
+        assert_eq!(types.len(), 19, "{types:?}");
         for metric_type in types {
             let (name, kind) = metric_type.split_once(' ').unwrap();
             let suffix = if kind == "counter" { "_total" } else { "" };

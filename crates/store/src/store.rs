@@ -15,6 +15,7 @@ use std::collections::{BTreeMap, BTreeSet, btree_map};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use jiff::Timestamp;
 use octavo_model::id::NodeName;
 use octavo_stream::messages::{MAX_PARTS, MAX_STATUS_BYTES};
 use octavo_stream::protocol::{
@@ -29,6 +30,7 @@ use tokio::sync::{oneshot, watch};
 use self::intern::ContentInterner;
 use super::clock::Moment;
 use super::fleet::{Fleet, Freshness, Node, ReportingAgent};
+use super::history::SharedHistory;
 use super::peer::Peer;
 use super::stats::Stats;
 
@@ -41,6 +43,8 @@ pub struct StoreLimits {
     pub forget_after: Duration,
     /// Maximum number of nodes.
     pub max_nodes: usize,
+    /// Maximum size of the history in bytes; 0 turns it off.
+    pub history_bytes: usize,
 }
 
 /// The fleet, and the state of each agent's protocol.
@@ -59,6 +63,7 @@ pub struct Store {
     /// Time of the last publication, and whether the fleet has changed since.
     published: Option<Moment>,
     unpublished: bool,
+    history: SharedHistory,
     stats: Stats,
 }
 
@@ -120,6 +125,7 @@ impl Store {
             readers,
             published: None,
             unpublished: false,
+            history: SharedHistory::new(limits.history_bytes),
             stats,
         };
         (store, fleet)
@@ -225,6 +231,18 @@ impl Store {
         self.published = Some(now);
         self.readers.send_replace(self.fleet.clone());
         self.stats.publications.inc();
+    }
+
+    /// The history of the devices, for readers.
+    pub fn history(&self) -> &SharedHistory {
+        &self.history
+    }
+
+    /// Adds the last report of each node to the history, once per step. A stale node has a gap.
+    pub fn record_history(&self, now: Moment, time: Timestamp) {
+        let nodes = self.fleet.nodes.iter().filter(|node| !node.freshness.is_stale(now));
+        self.history.record(time, nodes.map(|node| (&node.name, &*node.samples)));
+        self.stats.set_history(self.history.current().status());
     }
 
     /// Time until [`Store::publish`] is due; `None` if there is nothing to publish.

@@ -21,6 +21,7 @@ mod profile_filter;
 mod profiles;
 mod response_cache;
 pub mod rows;
+mod series;
 mod slo;
 mod sse;
 mod strict_json;
@@ -103,6 +104,7 @@ pub fn router(context: ApiContext) -> Router {
         .routes(routes!(profiles::profile_draft, profiles::posted_draft))
         .routes(routes!(profile_events::follow_profiles))
         .routes(routes!(usage::summary))
+        .routes(routes!(series::series))
         .routes(routes!(events::follow))
         .routes(routes!(openapi::document))
         .routes(routes!(probes::live))

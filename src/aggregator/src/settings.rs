@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use clap::builder::TypedValueParser;
 use clap::{CommandFactory, Parser, value_parser};
+use octavo_fleet::cluster::{Quantity, QuantityError};
 use octavo_settings::kubernetes::{ConfigMapName, KubernetesSettings};
 use octavo_settings::{EarlyExit, duration, parse};
 use octavo_store::store::StoreLimits;
@@ -149,6 +150,19 @@ pub struct FleetSettings {
     )]
     pub max_nodes: usize,
 
+    /// Maximum memory of the history of devices; 0 turns the history off
+    ///
+    /// The history has utilization, memory, power, temperature and allocation: every 15 s for an hour, every minute for 24 h. If the
+    /// memory is used up, devices that no longer report lose their history, and new devices have none.
+    #[arg(
+        long,
+        value_name = "BYTES",
+        env = "OCTAVO_HISTORY_MEMORY",
+        default_value = "64Mi",
+        value_parser = bytes
+    )]
+    pub history_memory: usize,
+
     /// Layouts to preview plans for, on the pages of nodes and in the API
     ///
     /// A layout file in Octavo's or mig-parted's format. The file is reloaded when it changes; if it is invalid, the
@@ -195,12 +209,19 @@ impl FleetSettings {
             stale_after: self.stale_after,
             forget_after: self.forget_after,
             max_nodes: self.max_nodes,
+            history_bytes: self.history_memory,
         }
     }
 }
 
 fn usage(message: &str) -> EarlyExit {
     EarlyExit::usage(&mut AggregatorSettings::command(), message)
+}
+
+/// Parses a size in bytes in the notation of Kubernetes.
+fn bytes(text: &str) -> Result<usize, QuantityError> {
+    let quantity: Quantity = text.parse()?;
+    Ok(usize::try_from(quantity.rounded_up()).unwrap_or(usize::MAX))
 }
 
 fn count(number: u32) -> usize {
@@ -235,6 +256,7 @@ mod tests {
             stale_after: Duration::from_secs(30),
             forget_after: Duration::from_hours(24),
             max_nodes: 100_000,
+            history_bytes: 64 << 20,
         };
         assert_eq!(settings.fleet.limits(), limits);
         assert_eq!(settings.plugin_config_map, None);
@@ -360,6 +382,7 @@ mod tests {
             (&["--tls-key=/k", "--plaintext"], "cannot be used with"),
             (&["--plaintext", "--max-nodes=0"], "--max-nodes"),
             (&["--plaintext", "--stale-after=0s"], "--stale-after"),
+            (&["--plaintext", "--history-memory=much"], "64Gi"),
             (&["--plaintext", "--plugin-config-map=a"], "a namespace and a name"),
             (&["--plaintext", "--grpc-listen=here"], "--grpc-listen"),
             (&["--plaintext", "--estimate-engine=ftp://x"], "--estimate-engine"),

@@ -69,6 +69,7 @@ impl Default for Plan {
                 stale_after: Duration::from_hours(1),
                 forget_after: Duration::from_hours(1),
                 max_nodes: 1000,
+                history_bytes: 1 << 20,
             },
             limits: Limits::new(Protocol::Grpc, 1000),
             time_limits: PeerTimeouts::default(),

@@ -126,6 +126,7 @@ async fn node_beyond_fleet_limit_is_rejected() {
         stale_after: Duration::from_hours(1),
         forget_after: Duration::from_hours(1),
         max_nodes: 1,
+        history_bytes: 0,
     };
     let plan = Plan { fleet, ..Plan::default() };
     let site = plan.start().await;
@@ -177,6 +178,7 @@ async fn agent_that_reads_no_answers_is_disconnected() {
         stale_after: Duration::from_secs(2),
         forget_after: Duration::from_hours(1),
         max_nodes: 9,
+        history_bytes: 0,
     };
     let plan = Plan { fleet, ..Plan::default() };
     let site = plan.start().await;

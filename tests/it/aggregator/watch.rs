@@ -77,7 +77,12 @@ async fn watcher_of_some_nodes_receives_only_those() {
 /// A node whose agent is silent, with a watcher.
 async fn silent(forget_after: Duration) -> (Site, AgentStream, Streaming<v1::WatchEvent>) {
     let plan = Plan {
-        fleet: StoreLimits { stale_after: Duration::from_secs(1), forget_after, max_nodes: 9 },
+        fleet: StoreLimits {
+            stale_after: Duration::from_secs(1),
+            forget_after,
+            max_nodes: 9,
+            history_bytes: 0,
+        },
         ..Plan::default()
     };
     let site = plan.start().await;

@@ -89,6 +89,8 @@ const QUERIES: &[(&str, &str)] = &[
     ("/api/v1/nodes/mixed-1/plan?layout=nothing", "/api/v1/nodes/{name}/plan"),
     ("/api/v1/availability", "/api/v1/availability"),
     ("/api/v1/availability?minFree=x", "/api/v1/availability"),
+    ("/api/v1/series?groupBy=device", "/api/v1/series"),
+    ("/api/v1/series?metric=load", "/api/v1/series"),
     ("/api/v1/usage?limit=1", "/api/v1/usage"),
     ("/api/v1/usage?sort=pod", "/api/v1/usage"),
     ("/api/v1/usage/summary", "/api/v1/usage/summary"),

@@ -33,6 +33,7 @@ async fn last_data_of_a_slow_or_unavailable_kubelet_stays_until_it_is_back() {
         "{:?}",
         seen.usage.missing
     );
+    assert!(!seen.usage.are_allocations_unknown, "the last ones are known");
     adds_up(&seen);
     rig.kubelet.listen();
     observer.until(|seen| seen.answered.kubelet && seen.usage.missing.is_empty()).await;
@@ -43,6 +44,17 @@ async fn last_data_of_a_slow_or_unavailable_kubelet_stays_until_it_is_back() {
     assert!(seen.duration < Duration::from_mins(2), "{:?}", seen.duration);
     rig.kubelet.answers_slowly(false);
     observer.until(|seen| seen.answered.kubelet).await;
+}
+
+#[tokio::test]
+async fn allocations_are_unknown_until_the_kubelet_answers() {
+    let mut rig = Rig::new("- {board: H100_80GB_SXM}\n");
+    rig.kubelet.stop();
+    let mut observer = rig.watch(None).await;
+    let seen = observer.until(|seen| seen.usage.devices.len() == 1).await;
+    assert!(seen.usage.are_allocations_unknown);
+    rig.kubelet.listen();
+    observer.until(|seen| !seen.usage.are_allocations_unknown).await;
 }
 
 #[tokio::test]

@@ -96,6 +96,7 @@ pub const ROUTE_RULES: &[RouteRule] = &[
     read("/api/v1/nodes/{name}/layouts", RoutePermission::Node),
     read("/api/v1/nodes/{name}/plan", RoutePermission::Node),
     read("/api/v1/events", RoutePermission::All(Verb::Watch, Resource::Nodes)),
+    read("/api/v1/series", NODES),
     read("/api/v1/usage", RoutePermission::Usage),
     read("/api/v1/usage/summary", RoutePermission::All(Verb::List, Resource::Usage)),
 ];

@@ -78,7 +78,7 @@ pub(super) fn decode<'a>(bytes: &'a [u8], values: &mut Values) -> Option<&'a [u8
 
 /// Bits per value for values that differ by at most `range`, and a gap.
 fn width(range: u8) -> u8 {
-    (1..RAW).find(|width| u32::from(range) + 1 < 1 << width).unwrap_or(RAW)
+    (1..RAW).find(|width| u32::from(range) + 1 < (1 << width)).unwrap_or(RAW)
 }
 
 /// Bytes of a chunk with this number of bits per value.

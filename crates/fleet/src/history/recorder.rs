@@ -99,6 +99,11 @@ impl History {
         self.first.map(|step| u64::from(step) * SAMPLE_SECONDS)
     }
 
+    /// Time of the last sample, in seconds since 1970; `None` before the first one.
+    pub fn last_sample(&self) -> Option<u64> {
+        self.last.map(|step| u64::from(step) * SAMPLE_SECONDS)
+    }
+
     /// Points of `span` up to the last sample.
     pub fn window(&self, span: Span, step: Step) -> Window {
         Window::new(span, step, self.last.unwrap_or_default())

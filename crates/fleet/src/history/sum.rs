@@ -93,9 +93,10 @@ impl SeriesSum {
 
 impl UnitSum {
     fn add(&mut self, value: u64, weight: u64, metric: Metric) {
-        self.sum = match metric.is_maximum() {
-            true => self.sum.max(value),
-            false => self.sum.saturating_add(value.saturating_mul(weight)),
+        self.sum = if metric.is_maximum() {
+            self.sum.max(value)
+        } else {
+            self.sum.saturating_add(value.saturating_mul(weight))
         };
         self.weight = self.weight.saturating_add(weight);
         self.devices = self.devices.saturating_add(1);

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use octavo_model::id::NodeName;
+use octavo_model::id::{NodeName, PciAddress};
 use octavo_model::quantity::Mebibytes;
 use octavo_model::reading::{MemoryUse, Percent};
 use octavo_model::resource::ShareId;
@@ -20,10 +20,7 @@ fn node(number: usize) -> NodeName {
 }
 
 fn key(number: u8) -> SeriesKey {
-    SeriesKey {
-        device: octavo_model::id::PciAddress::new(0, number, 0, 0).unwrap(),
-        partition: None,
-    }
+    SeriesKey { device: PciAddress::new(0, number, 0, 0).unwrap(), partition: None }
 }
 
 fn sample(number: u8, values: [Option<u32>; 5]) -> DeviceSample {
@@ -92,9 +89,10 @@ impl Model {
         let values: Vec<u32> =
             steps.filter_map(value).map(|value| rounded(value, metric.precision())).collect();
         let (sum, count) = (values.iter().sum::<u32>(), u32::try_from(values.len()).unwrap());
-        let value = match metric {
-            Metric::Temperature => values.into_iter().max(),
-            _ => (sum + count / 2).checked_div(count),
+        let value = if metric == Metric::Temperature {
+            values.into_iter().max()
+        } else {
+            (sum + count / 2).checked_div(count)
         };
         Some(value? * metric.precision())
     }

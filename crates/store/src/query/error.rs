@@ -51,6 +51,15 @@ pub enum QueryError {
         /// Maximum number of values.
         most: usize,
     },
+    /// Answer that would be too large.
+    #[error(
+        "the answer would have more than {most} values; set a longer step or another groupBy, or filter by node, type or \
+         selector"
+    )]
+    TooManyValues {
+        /// Maximum number of values.
+        most: usize,
+    },
     /// Invalid value.
     #[error("the parameter {parameter} cannot be {value:?}; valid values: {allowed}")]
     Value {
@@ -87,6 +96,7 @@ impl QueryError {
                 name
             }
             Self::TooMany { parameter, .. } | Self::Value { parameter, .. } => parameter,
+            Self::TooManyValues { .. } => "groupBy",
             Self::Type { .. } => "type",
             Self::Selector(_) => "selector",
             Self::Continue(_) => "continue",

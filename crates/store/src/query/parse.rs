@@ -71,7 +71,7 @@ impl Query {
 }
 
 /// Adds the values of `list` without duplicates.
-fn add<T: PartialEq>(
+pub(crate) fn add<T: PartialEq>(
     to: &mut Vec<T>,
     list: &str,
     parse: impl Fn(&str) -> Result<T, QueryError>,
@@ -85,7 +85,8 @@ fn add<T: PartialEq>(
     Ok(())
 }
 
-fn type_name(text: &str) -> Result<Option<TypeName>, QueryError> {
+/// Parses a type, or the word for devices of unknown type.
+pub(crate) fn type_name(text: &str) -> Result<Option<TypeName>, QueryError> {
     if text == UNKNOWN_TYPE {
         return Ok(None);
     }

@@ -4,9 +4,11 @@
 //! Most changes affect one device, and a peer can send small changes of a large status at any rate.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
+use octavo_fleet::history::{DeviceSample, samples};
 use octavo_fleet::summary::{DeviceSummary, LayoutSummary, NodeSummary, SharingSummary, UsageRank};
-use octavo_model::id::PciAddress;
+use octavo_model::id::{PciAddress, TypeName};
 use octavo_stream::protocol::{Content, PartKey, Parts};
 use octavo_stream::status::{self, Catalogs, StatusError};
 
@@ -29,6 +31,12 @@ pub(super) fn decode(
             let labels = interned.insert(parts, status.labels);
             let digest = StatusDigest::new(&status.inventory, labels, status.layout.as_ref());
             let digest = digest.with_sharing(status.sharing.as_ref().map(SharingSummary::of));
+            let devices = status.inventory.devices.iter();
+            let types = devices
+                .filter_map(|device| Some((device.pci, device.identity.type_name()?.clone())));
+            let types: BTreeMap<PciAddress, TypeName> = types.collect();
+            let samples = status.usage.as_ref().map(|usage| samples(usage, &types).into());
+            let digest = digest.with_samples(samples.unwrap_or_default());
             Ok(digest.with_usage(status.usage.as_ref()))
         }
     }
@@ -70,6 +78,9 @@ fn decode_changes(
         };
         devices.insert(pci, summary);
     }
+    let types = devices.iter();
+    let types = types.filter_map(|(pci, device)| Some((*pci, device.type_name.clone()?)));
+    let types: BTreeMap<PciAddress, TypeName> = types.collect();
     let devices: Vec<DeviceSummary> = devices.into_values().collect();
     let layout = unless_same(parts, known, &PartKey::layout(), &known.summary.layout, |content| {
         let layout = content.map(status::decode_layout).transpose()?;
@@ -80,18 +91,22 @@ fn decode_changes(
             let sharing = content.map(status::decode_sharing).transpose()?;
             Ok(sharing.as_ref().map(SharingSummary::of))
         })?;
-    // Usage changes often and is decoded on request, so only its sort keys are stored beside the part. An invalid part
-    // is refused.
-    let usage = unless_same(parts, known, &PartKey::usage(), &known.usage, |content| {
-        let usage = content.map(status::decode_usage).transpose()?;
-        Ok(usage.as_ref().map(UsageRank::from_usage).unwrap_or_default())
+    // Usage changes often and is decoded on request, so only its sort keys and samples are stored beside the part. An
+    // invalid part is refused.
+    let of_usage = (known.usage.clone(), Arc::clone(&known.samples));
+    let (usage, samples) = unless_same(parts, known, &PartKey::usage(), &of_usage, |content| {
+        let Some(usage) = content.map(status::decode_usage).transpose()? else {
+            return Ok((UsageRank::default(), Arc::default()));
+        };
+        Ok((UsageRank::from_usage(&usage), samples(&usage, &types).into()))
     })?;
     let labels = unless_same(parts, known, &PartKey::labels(), &known.labels, |content| {
         let labels = content.map(status::decode_labels).transpose()?;
         Ok(interned.insert(parts, labels.unwrap_or_default()))
     })?;
     let summary = NodeSummary::new(&devices, &nvml, layout);
-    let digest = StatusDigest { labels, devices, summary, usage: UsageRank::default() };
+    let samples = with_types(samples, &types);
+    let digest = StatusDigest { labels, devices, summary, usage: UsageRank::default(), samples };
     Ok(digest.with_sharing(sharing).with_usage_rank(usage))
 }
 
@@ -108,6 +123,22 @@ fn unless_same<T: Clone>(
         return Ok(value.clone());
     }
     decode(content)
+}
+
+/// Sets the types of the devices, which can change without their usage.
+fn with_types(
+    samples: Arc<[DeviceSample]>,
+    types: &BTreeMap<PciAddress, TypeName>,
+) -> Arc<[DeviceSample]> {
+    let type_of = |sample: &DeviceSample| types.get(&sample.key.device);
+    if samples.iter().all(|sample| sample.type_name.as_ref() == type_of(sample)) {
+        return samples;
+    }
+    let typed = |sample: &DeviceSample| DeviceSample {
+        type_name: type_of(sample).cloned(),
+        ..sample.clone()
+    };
+    samples.iter().map(typed).collect()
 }
 
 /// Known summary of each device, by the key of its part.

@@ -42,7 +42,8 @@ impl SharedStore {
 
     /// Returns a view for readers.
     pub fn view(&self) -> FleetView {
-        FleetView::new(self.readers.clone(), self.clock)
+        let history = self.with(|store, _| store.history().clone());
+        FleetView::new(self.readers.clone(), self.clock).with_history(history)
     }
 
     /// Runs `act` with the store and the current time.
@@ -56,13 +57,16 @@ impl SharedStore {
         done
     }
 
-    /// Publishes delayed changes and sweeps regularly. Never returns.
+    /// Publishes delayed changes, sweeps and records the history. Never returns.
     pub async fn run_maintenance(&self) {
         let mut sweeps = interval(self.sweep_interval);
         sweeps.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
-                _ = sweeps.tick() => self.with(Store::sweep),
+                _ = sweeps.tick() => self.with(|store, now| {
+                    store.sweep(now);
+                    store.record_history(now, self.clock.wall(now));
+                }),
                 () = self.due.notified() => {
                     if let Some(wait) = self.with(|store, now| store.due(now)) {
                         // Changes during the delay are published together.

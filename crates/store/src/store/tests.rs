@@ -3,7 +3,10 @@
 mod full;
 mod model;
 
+use octavo_fleet::history::{Metric, Span, Step};
 use octavo_model::inventory::{Inventory, NvmlState};
+use octavo_model::reading::Percent;
+use octavo_node::sharing::usage::{DeviceUsage, Usage};
 use octavo_stream::messages::{encode_from_agent, parse_from_agent};
 use octavo_stream::protocol::{Change, Content, FromAgent, PartKey, Run, Sender};
 use octavo_stream::status;
@@ -33,7 +36,12 @@ struct Agent {
 
 impl World {
     fn new(max_nodes: usize) -> Self {
-        let limits = StoreLimits { stale_after: STALE, forget_after: FORGET, max_nodes };
+        let limits = StoreLimits {
+            stale_after: STALE,
+            forget_after: FORGET,
+            max_nodes,
+            history_bytes: 1 << 20,
+        };
         let (store, readers) = Store::new(limits, Stats::default());
         Self { store, readers, now: Moment::from_millis(0) }
     }
@@ -187,6 +195,54 @@ fn node_appears_with_its_first_status_and_not_before() {
     let node = world.node("n").unwrap();
     assert_eq!((node.connected, &node.parts), (true, &parts(1)));
     assert_eq!(node.agent_version, "1.2.3");
+}
+
+#[test]
+fn history_has_the_last_report_of_fresh_nodes_once_per_step() {
+    let mut world = World::new(9);
+    let usage = Usage {
+        devices: vec![DeviceUsage {
+            pci: "0000:07:00.0".parse().unwrap(),
+            name: "GPU 0".to_owned(),
+            memory: None,
+            utilization: Some(Percent(40)),
+            power_watts: None,
+            temperature_celsius: None,
+            units: Vec::new(),
+        }],
+        ..Usage::default()
+    };
+    let all = parts(1);
+    let all = all.iter().map(|(key, content)| (key.clone(), content.clone()));
+    let mut agent = Agent::with("n", all.chain([status::encode_usage(&usage)]).collect());
+    world.connect(&mut agent).unwrap();
+    let start = Timestamp::from_second(1_800_000_000).unwrap();
+    let record = |world: &mut World, seconds: u64| {
+        world.now = Moment::from_millis(seconds * 1000);
+        let passed = Duration::from_secs(seconds);
+        world.store.record_history(world.now, start.checked_add(passed).unwrap());
+    };
+    // The report becomes stale after 10 s, and the agent confirms it after 31 s.
+    for seconds in [0, 1, 14, 15, 30] {
+        record(&mut world, seconds);
+    }
+    world.now = Moment::from_millis(31_000);
+    let heartbeat = agent.sender.heartbeat().unwrap();
+    world.handle(&agent, &heartbeat).unwrap();
+    for seconds in [32, 45] {
+        record(&mut world, seconds);
+    }
+    let history = world.store.history().current();
+    let points = history.of_fleet(Metric::Utilization, history.window(Span::Hour, Step::Sample));
+    let values = &points.values[points.values.len() - 4..];
+    assert_eq!(values, [Some(40), None, None, None]);
+    assert_eq!(history.status().series, 1);
+    record(&mut world, 59);
+    world.handle(&agent, &heartbeat).unwrap();
+    record(&mut world, 60);
+    let history = world.store.history().current();
+    let points = history.of_fleet(Metric::Utilization, history.window(Span::Hour, Step::Sample));
+    assert_eq!(points.values.last(), Some(&Some(40)));
 }
 
 #[test]

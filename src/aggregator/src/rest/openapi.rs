@@ -5,11 +5,13 @@ use axum::http::header;
 use axum::response::IntoResponse;
 use octavo_fleet::access::{Method, RouteRule};
 use octavo_fleet::api::Event;
+use octavo_fleet::history::{Metric, Span, Step};
 use octavo_fleet::problem::Problem;
 use octavo_fleet::summary::{NodeState, Sharing};
 use octavo_model::reason::Reason;
 use octavo_planner::plan::{Disruption, Policy};
 use octavo_planner::reconcile::ApplyState;
+use octavo_store::history::Grouping;
 use octavo_store::query::{DEFAULT_LIMIT, MAX_LIMIT, NO_STATE, Sort, SortKey};
 use octavo_store::usage::Sort as UsageSort;
 use utoipa::openapi::schema::{AdditionalProperties, Object, ObjectBuilder, Schema, Type};
@@ -33,7 +35,7 @@ use super::Api;
         (name = "profiles", description = "Hardware profiles: matching nodes, available capacity and findings"),
         (name = "operations", description = "Health and metrics of the aggregator")
     ),
-    components(schemas(Problem, Event, State, SharingWord, LayoutStateWord, SortWord, UsageSortWord, Limit, DisruptionWord))
+    components(schemas(Problem, Event, State, SharingWord, LayoutStateWord, SortWord, UsageSortWord, Limit, DisruptionWord, MetricWord, WindowWord, StepWord, GroupingWord))
 )]
 pub(super) struct Document;
 
@@ -200,6 +202,16 @@ schemas! {
     /// Order of holders in the usage list.
     UsageSortWord: words(UsageSort::ALL.map(UsageSort::as_str))
         .default(Some(UsageSort::default().as_str().into()));
+    /// Metric of a series.
+    MetricWord: words(Metric::ALL.map(Metric::as_str))
+        .default(Some(Metric::default().as_str().into()));
+    /// Time range of a series.
+    WindowWord: words(Span::ALL.map(Span::as_str)).default(Some(Span::default().as_str().into()));
+    /// Time between two values of a series.
+    StepWord: words(Step::ALL.map(Step::as_str));
+    /// What a series covers.
+    GroupingWord: words(Grouping::ALL.map(Grouping::as_str))
+        .default(Some(Grouping::default().as_str().into()));
     /// Number of nodes per page.
     Limit: ObjectBuilder::new()
         .schema_type(Type::Integer)

@@ -157,6 +157,7 @@ impl From<QueryError> for ApiError {
             }
             QueryError::Repeated(_)
             | QueryError::TooMany { .. }
+            | QueryError::TooManyValues { .. }
             | QueryError::Value { .. }
             | QueryError::Type { .. }
             | QueryError::Selector(_)

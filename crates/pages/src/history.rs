@@ -1,0 +1,118 @@
+//! History of a node and its devices.
+
+use octavo_fleet::history::{History, Metric, Points, SeriesKey, SeriesSum, Span, Step};
+use octavo_model::id::NodeName;
+use octavo_node::sharing::usage::{DeviceUsage, UnitUsage};
+use octavo_store::history::timestamp;
+
+use super::badges::{format_time, printable};
+use super::chart::{Chart, format_value, metric_name};
+
+/// History of a node, as a section of its page.
+#[derive(Debug)]
+pub(super) struct HistorySection {
+    /// Time from which there are values, if it is within the last 24 hours.
+    pub(super) begins: Option<String>,
+    pub(super) charts: Vec<Chart>,
+    /// Names of the table's columns.
+    pub(super) columns: Vec<&'static str>,
+    pub(super) rows: Vec<HistoryRow>,
+}
+
+/// Values of an hour.
+#[derive(Debug)]
+pub(super) struct HistoryRow {
+    /// Begin of the hour.
+    pub(super) time: String,
+    pub(super) values: Vec<String>,
+}
+
+/// Charts of a device or partition.
+#[derive(Debug)]
+pub(super) struct Trends {
+    /// Name of the partition; empty for the device itself.
+    pub(super) of: String,
+    pub(super) charts: Vec<Chart>,
+}
+
+/// Text for an hour without a value.
+const NO_VALUE: &str = "–";
+
+impl HistorySection {
+    /// History of the last 24 hours; `None` without any value.
+    pub(super) fn new(history: &History, node: &NodeName) -> Option<Self> {
+        let chart_window = history.window(Span::Day, Step::QuarterHour);
+        let hours = history.window(Span::Day, Step::Hour);
+        let devices = || {
+            let all = history.of_node(node).iter();
+            all.filter(|(key, _)| key.partition.is_none()).map(|(_, series)| series)
+        };
+        let mut section = Self {
+            begins: history
+                .begins()
+                .filter(|begins| *begins > chart_window.start())
+                .map(|begins| format_time(timestamp(begins))),
+            charts: Vec::new(),
+            columns: Vec::new(),
+            rows: Vec::new(),
+        };
+        let mut columns: Vec<(Metric, Points)> = Vec::new();
+        for metric in Metric::ALL {
+            let points = SeriesSum::of(metric, chart_window, devices());
+            if let Some(chart) = Chart::new(metric, node.as_str(), Span::Day, &points) {
+                section.charts.push(chart);
+                section.columns.push(metric_name(metric));
+                columns.push((metric, SeriesSum::of(metric, hours, devices())));
+            }
+        }
+        let times = (0..).map(|hour: u64| hours.start() + hour * hours.step_seconds());
+        for (at, time) in (0..hours.points()).zip(times) {
+            let values = columns.iter().map(|(metric, points)| {
+                let value = points.values.get(at).copied().flatten();
+                value.map_or_else(|| NO_VALUE.to_owned(), |value| format_value(*metric, value))
+            });
+            let values: Vec<String> = values.collect();
+            if values.iter().any(|value| value != NO_VALUE) {
+                section.rows.push(HistoryRow { time: format_time(timestamp(time)), values });
+            }
+        }
+        (!section.charts.is_empty()).then_some(section)
+    }
+}
+
+/// Charts of the last hour of a device and of its partitions.
+pub(super) fn device_trends(
+    history: &History,
+    node: &NodeName,
+    usage: &DeviceUsage,
+    title: &str,
+) -> Vec<Trends> {
+    let window = history.window(Span::Hour, Step::Minute);
+    let trends = |partition: Option<&UnitUsage>| {
+        let key = SeriesKey {
+            device: usage.pci,
+            partition: partition.map(|unit| unit.uuid.as_str().into()),
+        };
+        let of = partition.map(partition_name).unwrap_or_default();
+        let name = if of.is_empty() { title.to_owned() } else { format!("{of} of {title}") };
+        // The allocation of a device rarely changes and is visible in its table.
+        let metrics = Metric::ALL.into_iter().filter(|metric| *metric != Metric::Allocation);
+        let charts = metrics.filter_map(|metric| {
+            let points = history.of_device(node, &key, metric, window);
+            Chart::new(metric, &name, Span::Hour, &points)
+        });
+        Trends { charts: charts.collect(), of }
+    };
+    let partitions = usage.units.iter().filter(|unit| unit.gpu_instance.is_some());
+    let all = std::iter::once(None).chain(partitions.map(Some)).map(trends);
+    all.filter(|trends| !trends.charts.is_empty()).collect()
+}
+
+/// `1g.10gb (gi 1, ci 0)`.
+fn partition_name(unit: &UnitUsage) -> String {
+    let profile = unit.profile.as_deref().map_or_else(|| "partition".to_owned(), printable);
+    match unit.partition() {
+        Some((gpu, compute)) => format!("{profile} (gi {gpu}, ci {compute})"),
+        None => profile,
+    }
+}

@@ -1,0 +1,289 @@
+//! Series that match a query, calculated in small steps.
+
+use std::collections::BTreeMap;
+
+use octavo_fleet::history::document::SeriesRow;
+use octavo_fleet::history::{History, Points, Series, SeriesKey, SeriesSum, Window};
+use octavo_model::id::{NodeName, TypeName};
+
+use super::query::{Grouping, Query};
+use crate::fleet::Fleet;
+use crate::query::QueryError;
+
+/// Search in progress. Pure: the caller yields between the steps.
+#[derive(Debug)]
+pub struct Search<'a> {
+    history: &'a History,
+    query: &'a Query,
+    window: Window,
+    /// Remaining nodes; the next one is last.
+    nodes: Vec<&'a NodeName>,
+    /// Groups of several nodes.
+    groups: BTreeMap<Option<TypeName>, SeriesSum>,
+    items: Vec<SeriesRow>,
+    most: usize,
+}
+
+/// Maximum number of values of an answer: about 400 KiB.
+const MAX_VALUES: usize = 100_000;
+/// Maximum number of groups of several nodes, because peers choose the types.
+const MAX_GROUPS: usize = 256;
+/// Number of series that are decoded per step: about a millisecond.
+const SERIES_PER_STEP: usize = 200;
+
+impl<'a> Search<'a> {
+    /// Prepares the search in the history of `fleet`, without decoding.
+    pub fn new(history: &'a History, fleet: &Fleet, query: &'a Query) -> Self {
+        Self::within(history, fleet, query, MAX_VALUES)
+    }
+
+    /// Like [`new`](Self::new), with a limit of values.
+    fn within(history: &'a History, fleet: &Fleet, query: &'a Query, most: usize) -> Self {
+        let is_wanted = |name: &NodeName| {
+            let is_named = query.node.as_ref().is_none_or(|node| node == name);
+            let labels = || fleet.nodes.get(name).map(|node| &node.labels);
+            let has_labels = || labels().is_some_and(|labels| query.selector.matches(labels));
+            is_named && (query.selector.is_empty() || has_labels())
+        };
+        let mut nodes: Vec<&NodeName> = history.nodes().filter(|name| is_wanted(name)).collect();
+        nodes.reverse();
+        let step = query.step.unwrap_or_else(|| query.window.default_step());
+        let window = history.window(query.window, step);
+        let (groups, items) = (BTreeMap::new(), Vec::new());
+        Self { history, query, window, nodes, groups, items, most }
+    }
+
+    /// Points in time of the series.
+    pub fn window(&self) -> Window {
+        self.window
+    }
+
+    /// Decodes some series; returns whether more have to be decoded.
+    pub fn step(&mut self) -> Result<bool, QueryError> {
+        let (history, query) = (self.history, self.query);
+        let mut decoded = 0_usize;
+        while decoded < SERIES_PER_STEP {
+            let Some(node) = self.nodes.pop() else {
+                return Ok(false);
+            };
+            let series = history.of_node(node);
+            decoded = decoded.saturating_add(series.len());
+            self.take(node, series.iter().filter(|(key, series)| query.accepts(key, series)))?;
+        }
+        Ok(true)
+    }
+
+    /// Returns the series.
+    pub fn items(mut self) -> Result<Vec<SeriesRow>, QueryError> {
+        for (type_name, sum) in std::mem::take(&mut self.groups) {
+            let row = SeriesRow { type_name, ..grouped(sum.points()) };
+            self.push(row)?;
+        }
+        Ok(self.items)
+    }
+
+    fn take<'s>(
+        &mut self,
+        node: &NodeName,
+        series: impl Iterator<Item = &'s (SeriesKey, Series)>,
+    ) -> Result<(), QueryError> {
+        let metric = self.query.metric;
+        let name = || Some(node.to_string());
+        let devices = |(key, _): &&(SeriesKey, Series)| key.partition.is_none();
+        match self.query.group_by {
+            Grouping::Device => {
+                for (key, series) in series {
+                    let points = SeriesSum::of(metric, self.window, [series]);
+                    let is_measured = points.values.iter().any(Option::is_some);
+                    if key.partition.is_none() || is_measured {
+                        self.push(SeriesRow {
+                            node: name(),
+                            device: Some(key.device.to_string()),
+                            partition: key.partition.as_deref().map(str::to_owned),
+                            type_name: series.type_name().cloned(),
+                            devices: None,
+                            ..grouped(points)
+                        })?;
+                    }
+                }
+            }
+            Grouping::Node => {
+                let mut devices = series.filter(devices).map(|(_, series)| series).peekable();
+                if devices.peek().is_some() {
+                    let points = SeriesSum::of(metric, self.window, devices);
+                    self.push(SeriesRow { node: name(), ..grouped(points) })?;
+                }
+            }
+            Grouping::Type | Grouping::All => {
+                for (_, series) in series.filter(devices) {
+                    let is_by_type = self.query.group_by == Grouping::Type;
+                    let group = series.type_name().filter(|_| is_by_type).cloned();
+                    if self.groups.len() >= MAX_GROUPS && !self.groups.contains_key(&group) {
+                        return Err(QueryError::TooManyValues { most: self.most });
+                    }
+                    let sum = || SeriesSum::new(metric, self.window);
+                    self.groups.entry(group).or_insert_with(sum).add(series);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn push(&mut self, row: SeriesRow) -> Result<(), QueryError> {
+        self.items.push(row);
+        if self.items.len().saturating_mul(self.window.points()) > self.most {
+            return Err(QueryError::TooManyValues { most: self.most });
+        }
+        Ok(())
+    }
+}
+
+impl Query {
+    fn accepts(&self, key: &SeriesKey, series: &Series) -> bool {
+        let is_type = |one: &Option<TypeName>| one.as_ref() == series.type_name();
+        self.device.is_none_or(|device| device == key.device)
+            && (self.types.is_empty() || self.types.iter().any(is_type))
+    }
+}
+
+/// Row of a group.
+fn grouped(points: Points) -> SeriesRow {
+    SeriesRow {
+        node: None,
+        device: None,
+        partition: None,
+        type_name: None,
+        values: points.values,
+        devices: Some(points.devices),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use octavo_fleet::history::{DeviceSample, Metric, SAMPLE_SECONDS, Sample, Span, Step};
+    use octavo_model::id::PciAddress;
+    use octavo_model::quantity::Mebibytes;
+
+    use super::*;
+
+    fn sample(device: u8, partition: Option<&str>, kind: &str, value: u32) -> DeviceSample {
+        let pci = PciAddress::new(0, device, 0, 0).unwrap();
+        let memory = Some(value);
+        let values = if partition.is_some() {
+            [None, memory, None, None, None]
+        } else {
+            [Some(value), memory, Some(value * 8), Some(value), None]
+        };
+        DeviceSample {
+            key: SeriesKey { device: pci, partition: partition.map(Into::into) },
+            type_name: kind.parse().ok(),
+            memory: Mebibytes::new(1000),
+            sample: Sample::new(values),
+        }
+    }
+
+    /// Two nodes with three devices and a partition, after two samples.
+    fn history() -> History {
+        let mut history = History::new(1 << 20);
+        let a: NodeName = "a".parse().unwrap();
+        let b: NodeName = "b".parse().unwrap();
+        for (tick, value) in [(0, 10), (1, 20)] {
+            let of_a = [
+                sample(1, None, "nvidia-h100-80gb", value),
+                sample(1, Some("MIG-1"), "nvidia-h100-80gb", 90),
+                sample(2, None, "", 40),
+            ];
+            let of_b = [sample(1, None, "nvidia-h100-80gb", value + 20)];
+            let seconds = 1_800_000_000 + tick * SAMPLE_SECONDS;
+            history.record(seconds, [(&a, &of_a[..]), (&b, &of_b[..])]);
+        }
+        history
+    }
+
+    fn found(query: &Query) -> Result<Vec<SeriesRow>, QueryError> {
+        let (history, fleet) = (history(), Fleet::default());
+        let mut search = Search::new(&history, &fleet, query);
+        while search.step()? {}
+        search.items()
+    }
+
+    /// Node, device, partition and type of each row, and its last two values.
+    fn rows(query: &Query) -> Vec<(String, Vec<u32>)> {
+        let rows = found(query).unwrap().into_iter().map(|row| {
+            let type_name = row.type_name.map(|name| name.to_string());
+            let names = [row.node, row.device, row.partition, type_name];
+            let names: Vec<String> = names.into_iter().flatten().collect();
+            assert_eq!(row.values.len(), 240);
+            (names.join(" "), row.values.into_iter().flatten().collect())
+        });
+        rows.collect()
+    }
+
+    #[test]
+    fn series_are_those_of_devices_nodes_types_or_all() {
+        let with = |group_by, metric| rows(&Query { group_by, metric, ..Query::default() });
+        let row = |name: &str, values: &[u32]| (name.to_owned(), values.to_vec());
+        assert_eq!(
+            with(Grouping::Device, Metric::Memory),
+            [
+                row("a 0000:01:00.0 nvidia-h100-80gb", &[10, 20]),
+                row("a 0000:01:00.0 MIG-1 nvidia-h100-80gb", &[90, 90]),
+                row("a 0000:02:00.0", &[40, 40]),
+                row("b 0000:01:00.0 nvidia-h100-80gb", &[30, 40]),
+            ]
+        );
+        assert_eq!(with(Grouping::Device, Metric::Utilization).len(), 3);
+        assert_eq!(
+            with(Grouping::Node, Metric::Utilization),
+            [row("a", &[25, 30]), row("b", &[30, 40])]
+        );
+        assert_eq!(
+            with(Grouping::Type, Metric::Power),
+            [row("", &[320, 320]), row("nvidia-h100-80gb", &[320, 480])]
+        );
+        assert_eq!(with(Grouping::All, Metric::Temperature), [row("", &[40, 40])]);
+        assert_eq!(with(Grouping::All, Metric::Allocation), [row("", &[])]);
+    }
+
+    #[test]
+    fn filters_are_combined() {
+        let query = Query { group_by: Grouping::Device, ..Query::default() };
+        let h100 = vec!["nvidia-h100-80gb".parse().ok()];
+        for (query, expected) in [
+            (Query { node: "b".parse().ok(), ..query.clone() }, 1),
+            (Query { node: "c".parse().ok(), ..query.clone() }, 0),
+            (Query { device: "0000:01:00.0".parse().ok(), ..query.clone() }, 2),
+            (Query { types: h100, ..query.clone() }, 2),
+            (Query { types: vec![None], ..query.clone() }, 1),
+            // The nodes do not report any more, so their labels are unknown.
+            (Query { selector: "a".parse().unwrap(), ..query.clone() }, 0),
+        ] {
+            assert_eq!(found(&query).unwrap().len(), expected, "{query:?}");
+        }
+    }
+
+    #[test]
+    fn too_large_answer_is_refused() {
+        let (history, fleet) = (history(), Fleet::default());
+        let query = Query { group_by: Grouping::Device, ..Query::default() };
+        let within = |most| {
+            let mut search = Search::within(&history, &fleet, &query, most);
+            while search.step()? {}
+            search.items().map(|items| items.len())
+        };
+        assert_eq!(within(720), Ok(3));
+        assert_eq!(within(719), Err(QueryError::TooManyValues { most: 719 }));
+    }
+
+    #[test]
+    fn window_has_the_default_step_of_its_span() {
+        let (history, fleet) = (history(), Fleet::default());
+        for (window, step, seconds) in
+            [(Span::Hour, None, 15), (Span::Day, None, 300), (Span::Day, Some(Step::Hour), 3600)]
+        {
+            let query = Query { window, step, ..Query::default() };
+            let search = Search::new(&history, &fleet, &query);
+            assert_eq!(search.window().step_seconds(), seconds);
+        }
+    }
+}
