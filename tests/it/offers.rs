@@ -292,7 +292,8 @@ fn given(offers: &Offers) -> Vec<String> {
         reported.push(format!("{}: {}{each}", offer.name, offer.count()));
         for unit in &offer.units {
             let share = unit.fair_share();
-            let share = share.map_or_else(String::new, |memory| format!(", {memory} each"));
+            let share =
+                share.map_or_else(String::new, |memory| format!(", {} MiB each", memory.get()));
             reported.push(format!("  {}{share}", ids(unit)));
         }
     }

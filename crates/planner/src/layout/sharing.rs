@@ -7,7 +7,7 @@ use octavo_model::profile::ProfileName;
 use octavo_model::quantity::Mebibytes;
 use octavo_model::resource::ResourceName;
 use octavo_model::source_position::SourcePosition;
-use octavo_model::text::join;
+use octavo_model::text::{format_memory, join};
 use serde::Serialize;
 
 /// The time-slicing settings of a rule.
@@ -222,7 +222,7 @@ fn describe_share(share: &Share) -> String {
         text.push_str(", at most one per request");
     }
     if let Some(memory) = share.memory_per_replica {
-        let memory = format!(", {memory} each");
+        let memory = format!(", {} each", format_memory(memory));
         text.push_str(&memory);
     }
     text

@@ -2,6 +2,7 @@
 
 use octavo_model::id::{GpuUuid, TypeName};
 use octavo_model::inventory::{Device, Identity, Inventory};
+use octavo_model::text::format_memory;
 
 use super::{Capability, Diagnostics, SelectedDevice};
 use crate::layout::error::{DeviceRef, RuleErrorKind, RuleWarningKind};
@@ -295,6 +296,7 @@ fn describe_kind(device: &Device) -> String {
         Capability::No => ", cannot be partitioned",
         Capability::Unknown(_) => ", state cannot be read",
     };
-    let memory = device.memory.map_or_else(String::new, |memory| format!(", {memory}"));
+    let memory = device.memory.map(|memory| format!(", {}", format_memory(memory)));
+    let memory = memory.unwrap_or_default();
     format!("{}{memory}{can}", device.identity)
 }
