@@ -21,7 +21,7 @@ use octavo_planner::plan::{
 };
 
 use super::PlanView;
-use crate::slice_frame::{Cell, Row, frame, frames};
+use crate::slice_frame::{Cell, Ink, Row, frame, frames, use_style};
 use crate::style::Style;
 use crate::text::{lines, wrap};
 
@@ -123,27 +123,18 @@ fn present(
         | InstanceUse::InUse
         | InstanceUse::InUseBy(_)) => how,
     };
-    let (mark, style) = match verdict.effect_on(instance) {
-        InstanceEffect::Unchanged => (' ', used(&how)),
-        InstanceEffect::Destroyed => ('-', Style::Bad),
-        InstanceEffect::Resplit => ('~', Style::Warning),
-        InstanceEffect::Blocked => ('!', Style::Warning),
+    let (mark, style, ink) = match verdict.effect_on(instance) {
+        InstanceEffect::Unchanged => (' ', use_style(&how), Ink::Filled),
+        InstanceEffect::Destroyed => ('-', Style::Bad, Ink::Words),
+        InstanceEffect::Resplit => ('~', Style::Warning, Ink::Words),
+        InstanceEffect::Blocked => ('!', Style::Bad, Ink::Filled),
     };
     Cell {
         slices: region.slices(),
         mark,
         paragraphs: vec![state.profile_name(instance), say::ids(instance), say::used(&how)],
         style,
-    }
-}
-
-fn used(how: &InstanceUse) -> Style {
-    match how {
-        InstanceUse::Idle => Style::Plain,
-        InstanceUse::Unknown
-        | InstanceUse::NoComputeInstance
-        | InstanceUse::InUse
-        | InstanceUse::InUseBy(_) => Style::Warning,
+        ink,
     }
 }
 
@@ -160,6 +151,7 @@ fn then(
             mark: '+',
             paragraphs: vec!["one whole GPU".to_owned()],
             style: Style::Good,
+            ink: Ink::Words,
         }];
     }
     let mut cells = Vec::new();
@@ -194,6 +186,7 @@ fn planned_cell(planned: &PlannedInstance, state: &MigState, words: &PlanFormatt
         mark,
         paragraphs: vec![words.profile(planned.profile_id), status],
         style,
+        ink: Ink::Words,
     }
 }
 
