@@ -99,7 +99,7 @@ impl NodeRow {
                 count => format!("{} of {count} free", partitions.free),
             },
             state: node_state(state),
-            reason: node.reason(now).map(printable),
+            reason: node.short_reason(now).as_deref().map(printable),
             age: format_age(since),
             age_ms: millis(since),
             confirmed: format_time(clock.wall(node.freshness.confirmed())),

@@ -13,6 +13,7 @@ use octavo_fleet::summary::{
 use octavo_fleet::type_source::TypeSource;
 use octavo_model::id::{NodeName, TypeName};
 use octavo_model::inventory::Inventory;
+use octavo_model::text::shorten;
 use octavo_node::label_set::LabelSet;
 use octavo_node::sharing::usage::Usage;
 use octavo_planner::reconcile::NodeLayoutStatus;
@@ -242,6 +243,12 @@ impl Node {
     pub fn reason(&self, now: Moment) -> Option<&str> {
         let fresh = !self.freshness.is_stale(now);
         self.summary.reason.as_deref().filter(|_| fresh)
+    }
+
+    /// The reason, shortened for lists.
+    pub fn short_reason(&self, now: Moment) -> Option<String> {
+        const MAX_CHARS: usize = 160;
+        self.reason(now).map(|reason| shorten(reason, MAX_CHARS))
     }
 
     /// Device counts at `now`; unknown for a stale node.

@@ -33,8 +33,8 @@ pub struct DeviceSummary {
     pub worst_issue: Option<String>,
 }
 
-/// Maximum length of an issue in characters: lists show it; the node's page shows the full text.
-const MAX_ISSUE_CHARS: usize = 160;
+/// Maximum length of an issue in characters.
+const MAX_ISSUE_CHARS: usize = 1000;
 
 /// Current use of a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -13,7 +13,7 @@ pub struct SharingSummary {
     pub mode: Reported<DeviceProvider>,
     /// State.
     pub state: Reported<Reason>,
-    /// Explanation, truncated for lists.
+    /// Explanation, truncated.
     pub message: Option<String>,
     /// Extent of time-slicing.
     pub time_slicing: TimeSlicingExtent,

@@ -16,7 +16,7 @@ pub fn row(node: &Node, clock: &Clock, now: Moment) -> NodeRow {
     NodeRow {
         name: node.name.as_str().to_owned(),
         state: node.state(now).into(),
-        reason: node.reason(now).map(str::to_owned),
+        reason: node.short_reason(now),
         source: node.source.into(),
         connected: node.connected,
         last_confirmed: clock.wall(node.freshness.confirmed()).to_string(),
@@ -34,6 +34,7 @@ pub fn row(node: &Node, clock: &Clock, now: Moment) -> NodeRow {
 pub fn detail(node: &Node, status: NodeStatus, clock: &Clock, now: Moment) -> NodeDetail {
     let labels = node.labels.iter();
     let mut row = row(node, clock, now);
+    row.reason = node.reason(now).map(str::to_owned);
     if let (Some(shown), Some(reported)) = (&mut row.layout, &status.layout) {
         shown.devices.clone_from(&reported.devices);
     }

@@ -38,8 +38,8 @@ fn failed_sharing_needs_attention_pending_does_not() {
     ] {
         assert_eq!(summary(state, None).needs_attention(), look, "{state}");
     }
-    let long = "x".repeat(500);
-    assert_eq!(summary("sharing-held", Some(&long)).why().chars().count(), 160);
+    let long = "x".repeat(5000);
+    assert_eq!(summary("sharing-held", Some(&long)).why().chars().count(), 1000);
 }
 
 fn usage(used: u64, is_nearly_exhausted: bool) -> Usage {
