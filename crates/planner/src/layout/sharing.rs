@@ -14,7 +14,7 @@ use serde::Serialize;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TimeSlicing {
     /// Position in the file.
-    pub place: SourcePosition,
+    pub position: SourcePosition,
     /// The shared units. If several entries match a unit, the most specific one counts, then the first. If empty,
     /// nothing is shared.
     pub shares: Vec<Share>,
@@ -26,7 +26,7 @@ pub struct TimeSlicing {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Share {
     /// Position in the file.
-    pub place: SourcePosition,
+    pub position: SourcePosition,
     /// The units that this entry applies to.
     pub of: ShareTarget,
     /// Replicas per unit: [`Share::MIN_REPLICAS`] to [`Share::MAX_REPLICAS`].
@@ -112,9 +112,9 @@ impl TimeSlicing {
     /// Returns the settings without positions.
     #[must_use]
     pub fn without_positions(mut self) -> Self {
-        self.place = SourcePosition::default();
+        self.position = SourcePosition::default();
         for share in &mut self.shares {
-            share.place = SourcePosition::default();
+            share.position = SourcePosition::default();
         }
         self
     }
@@ -129,7 +129,7 @@ impl Share {
     /// Shares every unit among this many replicas, with defaults for all else.
     pub fn everything(replicas: u32) -> Self {
         Self {
-            place: SourcePosition::default(),
+            position: SourcePosition::default(),
             of: ShareTarget::AllUnits,
             replicas,
             rename: ResourceRename::No,

@@ -114,19 +114,19 @@ fn check_machine(
         Err(errors) => {
             for error in errors {
                 let message = on(error.to_string());
-                findings.error(&page.at(Severity::Error, error.place, &message));
+                findings.error(&page.at(Severity::Error, error.position, &message));
             }
             return false;
         }
     };
     for warning in &resolved.warnings {
         let message = on(warning.to_string());
-        findings.warning(&page.at(Severity::Warning, warning.place, &message));
+        findings.warning(&page.at(Severity::Warning, warning.position, &message));
     }
     let impossible = impossible(&machine.inventory, &resolved.targets);
-    for ((place, why), devices) in &impossible {
+    for ((position, why), devices) in &impossible {
         let message = format!("layout {:?}: {}: {why}", layout.name, devices::range(devices));
-        findings.error(&page.at(Severity::Error, *place, &on(message)));
+        findings.error(&page.at(Severity::Error, *position, &on(message)));
     }
     impossible.is_empty()
 }

@@ -19,7 +19,7 @@ pub(super) fn off(devices: Selector) -> Rule {
 pub(super) fn sliced(devices: Selector) -> Rule {
     Rule {
         time_slicing: Some(TimeSlicing {
-            place: SourcePosition::default(),
+            position: SourcePosition::default(),
             shares: vec![Share::everything(4)],
             slice: None,
         }),
