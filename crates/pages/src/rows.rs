@@ -138,7 +138,7 @@ mod tests {
         DeviceSummary, DeviceUse, NodeSummary, Occupancy, PartitionCounts, Sharing, UsageRank,
     };
     use octavo_model::inventory::NvmlState;
-    use octavo_store::fleet::{Freshness, ReportingAgent, StatusDigest};
+    use octavo_store::fleet::{Freshness, ReportingAgent, StatusSummary};
     use octavo_stream::protocol::{Parts, Run};
 
     use super::*;
@@ -166,7 +166,7 @@ mod tests {
             worst_issue: None,
         };
         let devices: Vec<DeviceSummary> = devices.iter().map(device).collect();
-        let digest = StatusDigest {
+        let summary = StatusSummary {
             labels: Arc::default(),
             summary: NodeSummary::new(&devices, &NvmlState::Loading, None),
             devices,
@@ -178,7 +178,7 @@ mod tests {
             agent_version: String::new(),
         };
         let fresh = Freshness::new(Moment::default(), Duration::from_mins(1));
-        let node = Node::new(agent, Parts::default(), digest, fresh);
+        let node = Node::new(agent, Parts::default(), summary, fresh);
         let now = Moment::from_millis(millis(age));
         NodeRow::of(&node, &Clock::start(), now)
     }

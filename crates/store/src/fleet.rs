@@ -75,9 +75,9 @@ pub struct ReportingAgent {
     pub agent_version: String,
 }
 
-/// Digest of a status, stored with its parts.
+/// Summary of a status, stored with its parts.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct StatusDigest {
+pub struct StatusSummary {
     /// Labels of the node.
     pub labels: Arc<LabelSet>,
     /// Devices ordered by PCI address.
@@ -139,7 +139,7 @@ pub struct TypeTotals {
     pub without_agent: u32,
 }
 
-impl StatusDigest {
+impl StatusSummary {
     /// Summarizes a node with this inventory, labels and layout status.
     pub fn new(
         inventory: &Inventory,
@@ -181,7 +181,7 @@ impl Node {
     pub fn new(
         origin: ReportingAgent,
         parts: Parts,
-        digest: StatusDigest,
+        status: StatusSummary,
         freshness: Freshness,
     ) -> Self {
         Self {
@@ -190,10 +190,10 @@ impl Node {
             run: origin.run,
             agent_version: origin.agent_version,
             parts,
-            labels: digest.labels,
-            summary: digest.summary,
-            usage: digest.usage,
-            devices: digest.devices,
+            labels: status.labels,
+            summary: status.summary,
+            usage: status.usage,
+            devices: status.devices,
             connected: true,
             changed: freshness.confirmed(),
             freshness,
@@ -228,7 +228,7 @@ impl Node {
         self.source == TypeSource::Agent
     }
 
-    /// Decodes the last reported status; empty without an agent. The fleet stores digests only, because a complete status
+    /// Decodes the last reported status; empty without an agent. The fleet stores summaries only, because a complete status
     /// is large.
     pub fn status(&self) -> Result<NodeStatus, StatusError> {
         if self.has_agent() { status::decode(&self.parts) } else { Ok(NodeStatus::without_agent()) }

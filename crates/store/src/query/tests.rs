@@ -14,7 +14,7 @@ use proptest::prelude::*;
 
 use super::error::PARAMETERS;
 use super::*;
-use crate::fleet::{Freshness, ReportingAgent, StatusDigest};
+use crate::fleet::{Freshness, ReportingAgent, StatusSummary};
 
 const BOUND: Duration = Duration::from_secs(30);
 const NOW: u64 = 60_000;
@@ -82,7 +82,7 @@ fn node() -> impl Strategy<Value = Node> {
         let mut node = Node::new(
             origin,
             Parts::default(),
-            StatusDigest::new(&inventory, labels, None),
+            StatusSummary::new(&inventory, labels, None),
             freshness,
         );
         node.summary = NodeSummary::new(&devices, &inventory.nvml, layout);

@@ -11,14 +11,14 @@ use octavo_stream::protocol::{Content, PartKey, Parts};
 use octavo_stream::status::{self, Catalogs, StatusError};
 
 use super::intern::ContentInterner;
-use crate::fleet::{Node, StatusDigest};
+use crate::fleet::{Node, StatusSummary};
 
-/// Decodes `parts` to a digest, using the previous state of the node if there is one.
+/// Decodes `parts` to a summary, using the previous state of the node if there is one.
 pub(super) fn decode(
     parts: &Parts,
     known: Option<&Node>,
     interned: &mut ContentInterner,
-) -> Result<StatusDigest, StatusError> {
+) -> Result<StatusSummary, StatusError> {
     let node = parts.get(PartKey::node().as_str());
     match (node, known) {
         (Some(node), Some(known)) if has_same_context(parts, &known.parts) => {
@@ -27,9 +27,9 @@ pub(super) fn decode(
         _ => {
             let status = status::decode(parts)?;
             let labels = interned.insert(parts, status.labels);
-            let digest = StatusDigest::new(&status.inventory, labels, status.layout.as_ref());
-            let digest = digest.with_sharing(status.sharing.as_ref().map(SharingSummary::of));
-            Ok(digest.with_usage(status.usage.as_ref()))
+            let summary = StatusSummary::new(&status.inventory, labels, status.layout.as_ref());
+            let summary = summary.with_sharing(status.sharing.as_ref().map(SharingSummary::of));
+            Ok(summary.with_usage(status.usage.as_ref()))
         }
     }
 }
@@ -51,7 +51,7 @@ fn decode_changes(
     node: &Content,
     known: &Node,
     interned: &mut ContentInterner,
-) -> Result<StatusDigest, StatusError> {
+) -> Result<StatusSummary, StatusError> {
     let (_, nvml) = status::decode_node(node)?;
     let summaries = summaries(known);
     let mut catalogs = None;
@@ -91,8 +91,8 @@ fn decode_changes(
         Ok(interned.insert(parts, labels.unwrap_or_default()))
     })?;
     let summary = NodeSummary::new(&devices, &nvml, layout);
-    let digest = StatusDigest { labels, devices, summary, usage: UsageRank::default() };
-    Ok(digest.with_sharing(sharing).with_usage_rank(usage))
+    let whole = StatusSummary { labels, devices, summary, usage: UsageRank::default() };
+    Ok(whole.with_sharing(sharing).with_usage_rank(usage))
 }
 
 /// Content that is derived from one part: `value` of the known node if the part is the same, otherwise decoded.
@@ -270,14 +270,14 @@ mod tests {
     }
 
     fn known(parts: Parts) -> Option<Node> {
-        let digest = decode(&parts, None, &mut ContentInterner::default()).ok()?;
+        let summary = decode(&parts, None, &mut ContentInterner::default()).ok()?;
         let origin = ReportingAgent {
             name: "gpu-1".parse().unwrap(),
             run: Run { epoch: 1, boot_id: String::new() },
             agent_version: String::new(),
         };
         let fresh = Freshness::new(Moment::default(), Duration::from_secs(1));
-        Some(Node::new(origin, parts, digest, fresh))
+        Some(Node::new(origin, parts, summary, fresh))
     }
 
     proptest! {

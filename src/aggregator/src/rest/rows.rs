@@ -95,7 +95,7 @@ mod tests {
     use octavo_model::inventory::{Device, Vendor};
     use octavo_model::reported::Reported;
     use octavo_node::label_set::LabelSet;
-    use octavo_store::fleet::{Freshness, ReportingAgent, StatusDigest};
+    use octavo_store::fleet::{Freshness, ReportingAgent, StatusSummary};
     use octavo_stream::protocol::{Parts, Run};
     use proptest::prelude::*;
 
@@ -114,7 +114,7 @@ mod tests {
             };
             let freshness = Freshness::new(Moment::default(), Duration::from_secs(1));
             let labels = Arc::new(LabelSet::default());
-            let node = Node::new(origin, Parts::default(), StatusDigest::new(&inventory, labels, None), freshness);
+            let node = Node::new(origin, Parts::default(), StatusSummary::new(&inventory, labels, None), freshness);
             let clock = Clock::start();
             // Neuron devices that the driver reports but the PCI bus does not count too.
             let may_be_one = |one: &&Device| {
