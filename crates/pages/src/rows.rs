@@ -160,7 +160,7 @@ mod tests {
             type_name: None,
             is_manual_type: false,
             memory: None,
-            state: *state,
+            node_state: *state,
             occupancy: *occupancy,
             sharing: Some(Sharing::Exclusive),
             worst_issue: None,

@@ -23,7 +23,7 @@ pub struct DeviceSummary {
     /// Its memory.
     pub memory: Option<Mebibytes>,
     /// Its contribution to the state of its node.
-    pub state: NodeState,
+    pub node_state: NodeState,
     /// Its current use.
     pub occupancy: Occupancy,
     /// Last known sharing mode; `None` if never reported.
@@ -74,7 +74,7 @@ impl DeviceSummary {
             type_name: device.identity.type_name().cloned(),
             is_manual_type: device.identity.is_manual(),
             memory: device.memory,
-            state: node_state(state),
+            node_state: node_state(state),
             occupancy: occupancy(device, state),
             sharing: sharing_mode(device),
             worst_issue: (state != DeviceState::Ok).then(|| most_severe_issue(device)).flatten(),

@@ -54,7 +54,7 @@ impl NodeSummary {
             state: NodeState::NoAgent,
             reason: Some(reason(found.source)),
             layout: None,
-            allocation: None,
+            sharing_status: None,
         };
         Some((summary, found.source))
     }

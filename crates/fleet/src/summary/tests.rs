@@ -251,7 +251,7 @@ fn summaries() -> impl Strategy<Value = Vec<DeviceSummary>> {
         is_manual_type: name.is_some_and(|name| name.len() % 2 == 0),
         type_name: name.map(|name| name.parse().unwrap()),
         memory: memory.map(Mebibytes::new),
-        state: NodeState::Ok,
+        node_state: NodeState::Ok,
         occupancy,
     });
     prop::collection::vec(one, 0..16)

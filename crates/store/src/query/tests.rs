@@ -29,13 +29,13 @@ fn device() -> impl Strategy<Value = DeviceSummary> {
     let name = prop::option::of(prop::sample::select(vec!["nvidia-a30-24gb", "nvidia-l4-24gb"]));
     let state = prop::sample::select(vec![NodeState::Ok, NodeState::Degraded]);
     (name, prop::option::of(1_u64..3), state, occupancy).prop_map(
-        |(name, memory, state, occupancy)| DeviceSummary {
+        |(name, memory, node_state, occupancy)| DeviceSummary {
             sharing: None,
             worst_issue: None,
             is_manual_type: false,
             type_name: name.map(|name| name.parse().unwrap()),
             memory: memory.map(Mebibytes::new),
-            state,
+            node_state,
             occupancy,
         },
     )

@@ -76,7 +76,7 @@ fn decode_changes(
         Ok(layout.as_ref().map(LayoutSummary::of))
     })?;
     let sharing =
-        unless_same(parts, known, &PartKey::sharing(), &known.summary.allocation, |content| {
+        unless_same(parts, known, &PartKey::sharing(), &known.summary.sharing_status, |content| {
             let sharing = content.map(status::decode_sharing).transpose()?;
             Ok(sharing.as_ref().map(SharingSummary::of))
         })?;

@@ -144,7 +144,7 @@ fn time_slicing_is_reported_once_applied() {
     };
     let node = |is_there: bool| {
         let device = DeviceSummary {
-            state: NodeState::Ok,
+            node_state: NodeState::Ok,
             occupancy: Occupancy::Free,
             type_name: None,
             is_manual_type: false,
@@ -166,7 +166,7 @@ fn time_slicing_is_reported_once_applied() {
         (given(pending, &[Some(3), Some(2)]), "exclusive"),
     ] {
         let node = node(true).with_sharing(given);
-        assert_eq!(node.sharing.as_str(), word, "{:?}", node.allocation);
+        assert_eq!(node.sharing.as_str(), word, "{:?}", node.sharing_status);
     }
     let empty = node(false).with_sharing(given(force, &[Some(3)]));
     assert_eq!(empty.sharing.as_str(), "none");
