@@ -225,7 +225,7 @@ impl<'a> StatusReporter<'a> {
     ) -> ControlFlow<()> {
         let mut publication = publication(inventory, labels);
         if is_provisional {
-            publication.claim = Evidence::NotRead;
+            publication.evidence = Evidence::NotRead;
         }
         let has_responded = self.outputs.cluster.as_ref().is_none_or(NodeClient::has_responded);
         let outcome = self.outputs.sink.publish(publication).await;
@@ -376,7 +376,7 @@ pub(super) async fn publish(
 }
 
 fn publication<'a>(inventory: &'a Inventory, labels: &'a LabelSet) -> Publication<'a> {
-    Publication { labels, inventory, claim: evidence(inventory), now: Timestamp::now() }
+    Publication { labels, inventory, evidence: evidence(inventory), now: Timestamp::now() }
 }
 
 /// Nothing was read if a call hangs before the driver reported its version, or if the bus was never readable.
