@@ -208,7 +208,7 @@ impl<'a> StatusReporter<'a> {
             outbox.put(inventory, &labels, status);
         }
         self.report_usage();
-        self.outputs.pulse.beat();
+        self.outputs.liveness.beat();
         let cluster = self.outputs.cluster.as_mut();
         let node_due = cluster.and_then(|cluster| cluster.report(inventory, &labels, status));
         self.next_report = [node_due, sharing_due, delay].into_iter().flatten().min();
@@ -230,7 +230,7 @@ impl<'a> StatusReporter<'a> {
         let has_responded = self.outputs.cluster.as_ref().is_none_or(NodeClient::has_responded);
         let outcome = self.outputs.sink.publish(publication).await;
         if has_responded && outcome.is_ok() {
-            self.outputs.pulse.mark_ready();
+            self.outputs.liveness.mark_ready();
         }
         if outcome.as_ref().is_err_and(SinkError::has_no_reader) {
             info!("the process reading standard output has exited; stopping");

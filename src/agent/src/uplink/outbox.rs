@@ -454,7 +454,7 @@ mod tests {
             sharing: None,
             usage: Some(usage),
             offered: None,
-            pulse: Liveness::always_alive(),
+            liveness: Liveness::always_alive(),
         };
         let mut reporter = StatusReporter::new(outputs, Options::default(), None);
         let checks = async {
