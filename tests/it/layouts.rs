@@ -135,7 +135,8 @@ fn mean(
         Ok(resolved) => {
             let warnings = resolved.warnings.iter();
             let before = reported.len();
-            reported.extend(warnings.map(|warning| format!("warning {} {warning}", warning.position)));
+            reported
+                .extend(warnings.map(|warning| format!("warning {} {warning}", warning.position)));
             let mut verdict = Verdict::Ok;
             if reported.len() > before {
                 verdict = Verdict::Warning;

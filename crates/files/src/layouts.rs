@@ -84,19 +84,19 @@ fn read(text: &str, findings: &mut Findings) -> Option<Layouts> {
         first_entry_of(entries, DEVICE_PLUGIN_ONLY_KEYS).or_else(|| misplaced_plugin_key(entries));
     let theirs = first_entry_of(entries, MIG_PARTED_KEYS).or(plugin);
     let mig_configs = first_entry_of(entries, &["mig-configs"]);
-    let (position, problem) = match (first_entry_of(entries, OCTAVO_KEYS), theirs, plugin, mig_configs)
-    {
-        (Some(_), None, ..) => return octavo::read(&root, findings),
-        (None, Some(_), None, _) => return mig_parted::read(&root, findings),
-        (None, Some(_), Some(_), None) => return device_plugin::read(&root, findings),
-        (Some(one), Some(other), ..) | (None, Some(_), Some(one), Some(other)) => {
-            (one.position.max(other.position), LayoutProblem::MixedDialects)
-        }
-        (None, None, ..) => {
-            let position = entries.first().map_or(root.position, |entry| entry.position);
-            (position, LayoutProblem::UnknownDialect)
-        }
-    };
+    let (position, problem) =
+        match (first_entry_of(entries, OCTAVO_KEYS), theirs, plugin, mig_configs) {
+            (Some(_), None, ..) => return octavo::read(&root, findings),
+            (None, Some(_), None, _) => return mig_parted::read(&root, findings),
+            (None, Some(_), Some(_), None) => return device_plugin::read(&root, findings),
+            (Some(one), Some(other), ..) | (None, Some(_), Some(one), Some(other)) => {
+                (one.position.max(other.position), LayoutProblem::MixedDialects)
+            }
+            (None, None, ..) => {
+                let position = entries.first().map_or(root.position, |entry| entry.position);
+                (position, LayoutProblem::UnknownDialect)
+            }
+        };
     findings.error(position, problem);
     None
 }

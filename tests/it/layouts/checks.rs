@@ -136,5 +136,8 @@ fn within(text: &str, position: SourcePosition, message: &str) {
     let line = line.and_then(|index| unix.split('\n').nth(index));
     let width = line.map_or(0, |line| line.chars().count() + 1);
     let column = usize::try_from(position.column).unwrap();
-    assert!((1..=width).contains(&column), "{position} is outside of the text: {message}\n{text:?}");
+    assert!(
+        (1..=width).contains(&column),
+        "{position} is outside of the text: {message}\n{text:?}"
+    );
 }

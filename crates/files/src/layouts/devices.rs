@@ -132,7 +132,8 @@ where
     };
     let ids: Vec<(T, SourcePosition)> = one_or_many(node, what, read, findings)?;
     let mut seen = BTreeMap::new();
-    let all_unique = ids.iter().all(|(id, position)| findings.unique(&mut seen, id.clone(), *position));
+    let all_unique =
+        ids.iter().all(|(id, position)| findings.unique(&mut seen, id.clone(), *position));
     all_unique.then(|| ids.into_iter().map(|(id, _)| id).collect())
 }
 

@@ -204,7 +204,11 @@ fn as_key(
     }
 }
 
-fn add_weight(weight: usize, more: usize, position: SourcePosition) -> Result<usize, PlacedProblem> {
+fn add_weight(
+    weight: usize,
+    more: usize,
+    position: SourcePosition,
+) -> Result<usize, PlacedProblem> {
     let sum = weight.saturating_add(more);
     if sum > MAX_VALUES {
         return Err((position, LayoutProblem::TooManyValues { most: MAX_VALUES }));

@@ -141,7 +141,11 @@ impl<'a> ResolveContext<'a> {
         let state = match (Capability::from_device(self.selected.device), spec) {
             (Capability::No, MigSpec::Disabled) => return Ok(None),
             (Capability::No, MigSpec::Enabled(_)) => {
-                report.error(self.selected, self.selected.rule.position, RuleErrorKind::NotMigCapable);
+                report.error(
+                    self.selected,
+                    self.selected.rule.position,
+                    RuleErrorKind::NotMigCapable,
+                );
                 return Err(AlreadyReported);
             }
             // Unreachable in practice: such a device is unverified and has no target.
@@ -272,7 +276,12 @@ impl<'a> Diagnostics<'a> {
         }
     }
 
-    fn error(&mut self, selected: SelectedDevice<'_>, position: SourcePosition, kind: RuleErrorKind) {
+    fn error(
+        &mut self,
+        selected: SelectedDevice<'_>,
+        position: SourcePosition,
+        kind: RuleErrorKind,
+    ) {
         self.errors.add(position, Some(selected.number), Some(selected.device), kind);
     }
 

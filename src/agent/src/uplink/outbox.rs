@@ -265,7 +265,7 @@ mod tests {
     };
     use octavo_model::quantity::Mebibytes;
     use octavo_model::reason::Reason;
-    use octavo_model::sharing_status::{DeviceProvider, HandOff, SharingStatus};
+    use octavo_model::sharing_status::{DeviceProvider, HandOffConfig, SharingStatus};
     use octavo_model::text::MAX_TEXT_BYTES;
     use octavo_node::labels::Options;
     use octavo_node::sharing;
@@ -566,7 +566,10 @@ mod tests {
                 message: Some("ö".repeat(5_000)),
                 resources: Vec::new(),
                 retained: Vec::new(),
-                hand_off: Some(HandOff { key: "a100".to_owned(), config: "x".repeat(40_000) }),
+                hand_off: Some(HandOffConfig {
+                    key: "a100".to_owned(),
+                    config: "x".repeat(40_000),
+                }),
                 named: None,
             }),
             ..NodeLayoutStatus::default()

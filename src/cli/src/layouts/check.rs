@@ -142,9 +142,9 @@ fn impossible<'a>(
             return None;
         };
         let why = feasible(device, instances).err()?;
-        let words = PlanFormatter::new(inventory, device.pci);
-        let text = format!("{}: {}", words.list(instances), words.rule(&why.rule));
-        let text = match words.alternatives(&why).first() {
+        let formatter = PlanFormatter::new(inventory, device.pci);
+        let text = format!("{}: {}", formatter.list(instances), formatter.rule(&why.rule));
+        let text = match formatter.alternatives(&why).first() {
             Some(nearest) => format!("{text}; nearest match: {nearest}"),
             None => text,
         };

@@ -43,8 +43,10 @@ pub(super) fn select_devices<'a>(
         }
         match dialect {
             Dialect::Octavo | Dialect::DevicePlugin => {
-                let reason =
-                    RuleErrorKind::Conflict { other_rule: other.number, other: other.rule.position };
+                let reason = RuleErrorKind::Conflict {
+                    other_rule: other.number,
+                    other: other.rule.position,
+                };
                 report.error(selected, selected.rule.position, reason);
             }
             Dialect::MigParted => {
