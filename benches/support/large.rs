@@ -19,7 +19,7 @@ use octavo_node::sharing::usage::{DeviceUsage, Tenant, UnitUsage, Usage};
 use octavo_pages as pages;
 use octavo_store::availability::Counter;
 use octavo_store::clock::Clock;
-use octavo_store::fleet::{Fleet, Freshness, Node, ReportingAgent, StatusDigest};
+use octavo_store::fleet::{Fleet, Freshness, Node, ReportingAgent, StatusSummary};
 use octavo_store::stats::Stats;
 use octavo_store::view::FleetView;
 use octavo_stream::protocol::{Change, Run};
@@ -90,7 +90,7 @@ async fn ask(router: &Router, path: &str) -> (Vec<Duration>, usize) {
 fn fleet(machines: [&Inventory; 2], clock: Clock) -> Fleet {
     let kinds = machines.map(|machine| {
         let labels = Arc::new(compile(machine, &Options::default(), None).labels);
-        (fleet_of::parts(machine), StatusDigest::new(machine, labels, None))
+        (fleet_of::parts(machine), StatusSummary::new(machine, labels, None))
     });
     let mut fleet = Fleet::default();
     for number in 0..NODES {

@@ -100,7 +100,7 @@ async fn operate(
         sharing: None,
         usage: None,
         offered: None,
-        pulse: Liveness::new(Duration::ZERO),
+        liveness: Liveness::new(Duration::ZERO),
     };
     let Schedule::Every(interval) = settings.publishing.schedule() else {
         return tokio::select! {
@@ -131,7 +131,7 @@ async fn operate(
     let metrics = metrics(settings.metrics, served, &mut leaving).await?;
     let settings = sharing_backend::loop_settings(settings, interval, labels);
     let (usage, offered) = views.map(|views| (views.usage, views.offered)).unzip();
-    let outputs = Outputs { outbox, sharing: backend, usage, offered, pulse: liveness, ..outputs };
+    let outputs = Outputs { outbox, sharing: backend, usage, offered, liveness, ..outputs };
     let mut failure = None;
     let ends = async {
         failure = tokio::select! {

@@ -73,7 +73,7 @@ fn demo_shows_container_over_its_share_of_a_gpu() {
             .finish();
         text(&top)
     };
-    let rows = until("a share that is exceeded", top, |rows| rows.contains("180% of 5120Mi, over"));
+    let rows = until("a share that is exceeded", top, |rows| rows.contains("180% of 5 GiB, over"));
     assert!(rows.contains("research/notebook-7"), "{rows}");
     assert!(rows.contains("serving/triton-0"), "{rows}");
     kill(demo.pid(), Signal::SIGINT).unwrap();
@@ -139,7 +139,7 @@ fn amd_devices_of_demo_are_repartitioned_while_it_runs() {
     let server = try_this.trim().split(' ').next().unwrap();
     let server = server.strip_prefix("OCTAVO_SERVER=").unwrap();
     // Each new event confirms that earlier ones were processed.
-    let mut unseen = vec!["CPX/NPS4, 8 x 49148Mi", "SPX/NPS1"];
+    let mut unseen = vec!["CPX/NPS4, 8 x 47.9 GiB", "SPX/NPS1"];
     let node = || {
         demo.expect_line("all devices are ");
         let node = Command::new(env!("CARGO_BIN_EXE_octavo"))

@@ -145,8 +145,8 @@ fn fleet_is_listed_counted_shown_and_filtered() {
         without_last(&fleet.prints(&["nodes"])),
         [
             "NAME TYPES DEVICES FREE PARTS MEMORY SHARING STATE",
-            "a100 1x nvidia-a100-80gb 1 0 2/2 80Gi mig ok",
-            "h100 2x nvidia-h100-80gb 2 1 - 159Gi exclusive ok",
+            "a100 1x nvidia-a100-80gb 1 0 2/2 80 GiB mig ok",
+            "h100 2x nvidia-h100-80gb 2 1 - 159.2 GiB exclusive ok",
         ]
         .map(|line| line.split(' ').collect::<Vec<_>>())
     );
@@ -164,11 +164,11 @@ fn fleet_is_listed_counted_shown_and_filtered() {
     }
     let types = fleet.prints(&["types"]);
     assert!(
-        types.contains("nvidia-h100-80gb  80Gi    2      1     1       0            -           0            0            0        1\n"),
+        types.contains("nvidia-h100-80gb  79.6 GiB  2      1     1       0            -           0            0            0        1\n"),
         "{types}"
     );
     let only = fleet.prints(&["types", "--type=nvidia-a100-80gb", "--no-headers"]);
-    assert_eq!(only, "nvidia-a100-80gb  80Gi  1  0  0  1  2/2  0  0  0  1\n");
+    assert_eq!(only, "nvidia-a100-80gb  80 GiB  1  0  0  1  2/2  0  0  0  1\n");
     for (name, note) in [
         (
             "nvidia-h1000-80gb",
@@ -182,6 +182,17 @@ fn fleet_is_listed_counted_shown_and_filtered() {
         assert_eq!(output.status.code(), Some(1), "{name}");
         assert_eq!(output.stdout, b"nvidia-a100-80gb\n", "{name}");
         assert!(reported(&output.stderr).contains(note), "{}", reported(&output.stderr));
+    }
+    for command in ["nodes", "availability", "usage", "watch"] {
+        let output = fleet.run(&[command, "--type=nvidia-h2000-141gb"]);
+        let text = reported(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{command}: {text}");
+        assert!(text.contains("did you mean nvidia-h200-141gb?"), "{command}: {text}");
+        // A product of the catalog is a valid question.
+        if command != "watch" {
+            let output = fleet.run(&[command, "--type=nvidia-h200-141gb,unknown"]);
+            assert_eq!(output.status.code(), Some(0), "{}", reported(&output.stderr));
+        }
     }
     let node = fleet.prints(&["node", "a100"]);
     assert!(node.starts_with("Node: a100\nState: ok\nAgent: "), "{node}");

@@ -99,7 +99,7 @@ fn describe(case: &Case) -> (Verdict, Vec<String>) {
         Ok(parsed) => parsed,
         Err(errors) => {
             let errors = errors.iter();
-            let reported = errors.map(|error| format!("error {} {error}", error.place()));
+            let reported = errors.map(|error| format!("error {} {error}", error.position()));
             return (Verdict::Error, reported.collect());
         }
     };
@@ -108,7 +108,7 @@ fn describe(case: &Case) -> (Verdict, Vec<String>) {
     let layout = layout.unwrap_or_else(|| panic!("{}: no {}", case.name, case.select));
     let warnings = parsed.warnings.iter();
     let mut reported: Vec<String> =
-        warnings.map(|warning| format!("warning {} {warning}", warning.place())).collect();
+        warnings.map(|warning| format!("warning {} {warning}", warning.position())).collect();
     let mut verdict = Verdict::Ok;
     if !reported.is_empty() {
         verdict = Verdict::Warning;
@@ -129,13 +129,14 @@ fn mean(
     match resolve(layout, dialect, machine) {
         Err(errors) => {
             let errors = errors.iter();
-            reported.extend(errors.map(|error| format!("error {} {error}", error.place)));
+            reported.extend(errors.map(|error| format!("error {} {error}", error.position)));
             Verdict::Error
         }
         Ok(resolved) => {
             let warnings = resolved.warnings.iter();
             let before = reported.len();
-            reported.extend(warnings.map(|warning| format!("warning {} {warning}", warning.place)));
+            reported
+                .extend(warnings.map(|warning| format!("warning {} {warning}", warning.position)));
             let mut verdict = Verdict::Ok;
             if reported.len() > before {
                 verdict = Verdict::Warning;

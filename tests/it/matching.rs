@@ -121,7 +121,7 @@ RANK  NAME               COUNT  STATUS  FREE  ON ONE NODE  COST/H
 2     nvidia-h200-141gb  1      taken   0/2   0            -
 
 nvidia-a100-80gb:
-  85.8 GB each, 80 GB needed
+  80 GiB each, 74.5 GiB needed
   2 of 2 free, 2 on one node
   cost for 1: 1.85 USD per hour (on-demand)
   warning: nvidia-a100-80gb instead of the preferred nvidia-h200-141gb, of which
@@ -137,7 +137,7 @@ nvidia-a100-80gb:
     let (_, notes) = fleet.prints(&["--memory=192GB"], 5);
     assert_eq!(
         notes,
-        "note: needs 192 GB or more per device; the largest in this fleet is nvidia-h200-141gb with 150.7 GB\n"
+        "note: needs 178.8 GiB or more per device; the largest in this fleet is nvidia-h200-141gb with 140.4 GiB\n"
     );
     let (out, _) = fleet.prints(&["--memory=80GB", "-o", "name"], 0);
     assert_eq!(out, "nvidia-a100-80gb\nnvidia-h200-141gb\n");

@@ -191,7 +191,7 @@ fn alike() -> impl Strategy<Value = TimeSlicing> {
             ..Share::everything(replicas)
         };
         TimeSlicing {
-            place: SourcePosition::default(),
+            position: SourcePosition::default(),
             shares: shares.map(share).collect(),
             slice: None,
         }
@@ -249,12 +249,12 @@ fn describe(case: &Case) -> Vec<String> {
         Ok(parsed) => parsed,
         Err(errors) => {
             let errors = errors.iter();
-            return errors.map(|error| format!("error {} {error}", error.place())).collect();
+            return errors.map(|error| format!("error {} {error}", error.position())).collect();
         }
     };
     let warnings = parsed.warnings.iter();
     let mut reported: Vec<String> =
-        warnings.map(|warning| format!("warning {} {warning}", warning.place())).collect();
+        warnings.map(|warning| format!("warning {} {warning}", warning.position())).collect();
     let [layout] = parsed.layouts.layouts.as_slice() else {
         panic!("{}: one layout each", case.name);
     };
@@ -262,12 +262,12 @@ fn describe(case: &Case) -> Vec<String> {
         Ok(resolved) => resolved,
         Err(errors) => {
             let errors = errors.iter();
-            reported.extend(errors.map(|error| format!("error {} {error}", error.place)));
+            reported.extend(errors.map(|error| format!("error {} {error}", error.position)));
             return reported;
         }
     };
     let warnings = resolved.warnings.iter();
-    reported.extend(warnings.map(|warning| format!("warning {} {warning}", warning.place)));
+    reported.extend(warnings.map(|warning| format!("warning {} {warning}", warning.position)));
     let compiled = compile(&node, &resolved.targets, case.strategy);
     checks::given(&compiled.offers);
     let warnings = compiled.warnings.iter();
@@ -292,7 +292,8 @@ fn given(offers: &Offers) -> Vec<String> {
         reported.push(format!("{}: {}{each}", offer.name, offer.count()));
         for unit in &offer.units {
             let share = unit.fair_share();
-            let share = share.map_or_else(String::new, |memory| format!(", {memory} each"));
+            let share =
+                share.map_or_else(String::new, |memory| format!(", {} MiB each", memory.get()));
             reported.push(format!("  {}{share}", ids(unit)));
         }
     }

@@ -85,7 +85,7 @@ fn colors_add_no_information() {
     let colored = octavo(&[&arguments[..], &["--color=always"]].concat());
     let mut bare = text(&colored.stdout).to_owned();
     assert!(bare.contains("\u{1b}[31m"), "{bare}");
-    for code in ["0", "1", "2", "31", "32", "33"] {
+    for code in ["0", "1", "2", "31", "32", "33", "30;42", "30;43", "97;41"] {
         bare = bare.replace(&format!("\u{1b}[{code}m"), "");
     }
     assert_eq!(bare, text(&plain.stdout));

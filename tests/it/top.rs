@@ -67,11 +67,11 @@ async fn top_lists_largest_consumers_first_and_marks_excess() {
     assert_eq!(
         printed(&output),
         "\
-NODE             DEVICE  PARTITION  POD            CONTAINER  REPLICA  MEMORY  SHARE               UTIL
-gpu-1            GPU 0   -          team-a/greedy  main       0        16Gi    133% of 12Gi, over  35%
-mixed-1 (stale)  GPU 0   -          team-a/greedy  main       0        16Gi    133% of 12Gi, over  35%
-gpu-1            GPU 0   -          team-a/modest  main       1        2048Mi  16% of 12Gi         35%
-mixed-1 (stale)  GPU 0   -          team-a/modest  main       1        2048Mi  16% of 12Gi         35%
+NODE             DEVICE  PARTITION  POD            CONTAINER  REPLICA  MEMORY  SHARE                 UTIL
+gpu-1            GPU 0   -          team-a/greedy  main       0        16 GiB  133% of 12 GiB, over  35%
+mixed-1 (stale)  GPU 0   -          team-a/greedy  main       0        16 GiB  133% of 12 GiB, over  35%
+gpu-1            GPU 0   -          team-a/modest  main       1        2 GiB   16% of 12 GiB         35%
+mixed-1 (stale)  GPU 0   -          team-a/modest  main       1        2 GiB   16% of 12 GiB         35%
 "
     );
     let notes = reported(&output.stderr);
@@ -80,7 +80,7 @@ mixed-1 (stale)  GPU 0   -          team-a/modest  main       1        2048Mi  1
     let output = run(&over).await;
     let row = printed(&output);
     assert_eq!(row.lines().count(), 1, "{row}");
-    assert!(row.ends_with(&format!("nvidia.com/gpu  2  24Gi  4711  {GPU}\n")), "{row}");
+    assert!(row.ends_with(&format!("nvidia.com/gpu  2  24 GiB  4711  {GPU}\n")), "{row}");
 
     let some = ["top", "--server", &url, "--limit=3", "--sort-by=node", "-o", "json"];
     let output = run(&some).await;
@@ -162,8 +162,8 @@ async fn node_usage_is_read_through_agent_socket() {
     assert_eq!(
         rows,
         [
-            [&node, "GPU 0", "-", "team-a/notebook-0", "main", "0", "12Gi", "29% of 40Gi", "-"],
-            [&node, "GPU 0", "-", "(no pod: pid 4711)", "-", "-", "500Mi", "1% of 40Gi", "-"],
+            [&node, "GPU 0", "-", "team-a/notebook-0", "main", "0", "12 GiB", "29% of 40 GiB", "-"],
+            [&node, "GPU 0", "-", "(no pod: pid 4711)", "-", "-", "500 MiB", "1% of 40 GiB", "-"],
         ]
     );
     assert_eq!(reported(&output.stderr), "note: utilisation is not told\n");

@@ -16,11 +16,11 @@ use octavo_model::holder::Holder;
 use octavo_model::id::PciAddress;
 use octavo_model::inventory::Inventory;
 use octavo_model::reason::Reason;
-use octavo_planner::layout::Targets;
+use octavo_planner::layout::{Targets, current_target};
 use octavo_planner::plan::Policy;
 use octavo_planner::reconcile::{
-    ApplyRecord, ChangeHistory, Decision, DeviceLayoutStatus, DriftPolicy, InterruptedChange,
-    Limits, NodeLayoutStatus, NodeReconciler, ReconcileInput,
+    ApplyRecord, ChangeHistory, ChangeRequest, Decision, DeviceLayoutStatus, DriftPolicy,
+    InterruptedChange, Limits, NodeLayoutStatus, NodeReconciler, ReconcileInput,
 };
 use octavo_toolkit::error::chain;
 use tokio::sync::watch;
@@ -288,6 +288,35 @@ impl Engine {
         let mut decision = self.node.reconcile(now, &view);
         decision.again = decision.again.map(|at| at.saturating_sub(now));
         decision
+    }
+
+    /// Returns the changes of the devices that the decision selects. An interrupted change continues toward its own
+    /// target.
+    fn jobs(&self, task: RoundInput<'_>) -> Vec<ChangeRequest> {
+        let targets = task.targets.devices.iter();
+        targets
+            .filter(|target| task.decision.change.contains(&target.pci))
+            .map(|target| {
+                let mut target = target.clone();
+                let begun = self.journal_entry(task.inventory, target.pci);
+                if let Some(entry) = begun
+                    && task.decision.finish.contains(&target.pci)
+                {
+                    target.mig = Some(entry.target.clone());
+                }
+                let device = task.inventory.device(target.pci);
+                let has = || device.and_then(|device| current_target(device.mig.state()?));
+                ChangeRequest {
+                    inventory: Arc::clone(task.inventory),
+                    target,
+                    previous: begun.map_or_else(has, |entry| entry.previous.clone()),
+                    resumed: begun.is_some(),
+                    holders: task.holders.to_vec(),
+                    policy: self.settings.policy,
+                    limits: self.settings.limits,
+                }
+            })
+            .collect()
     }
 
     /// Writes the journal, then runs the change. If the journal cannot be written, nothing is changed.

@@ -11,7 +11,7 @@ use octavo_model::call::CallFailure;
 use octavo_model::id::PciAddress;
 use octavo_model::inventory::Device;
 use octavo_planner::reconcile::{
-    ActionResult, ChangeOutcome, ChangeProgress, ChangeRequest, DeviceUsers, NextAction,
+    ActionResult, ChangeOutcome, ChangeProgress, ChangeRequest, NextAction, ObservedUsers,
     OperationCounts, Transaction,
 };
 use tokio::sync::watch;
@@ -28,13 +28,13 @@ pub struct Outcome {
     /// The device.
     pub pci: PciAddress,
     /// The final result.
-    pub ending: ChangeOutcome,
+    pub result: ChangeOutcome,
     /// The work performed.
     pub work: OperationCounts,
     /// Duration from the first to the last action.
     pub took: Duration,
     /// The part of `took` spent in driver calls.
-    pub hardware: Duration,
+    pub driver_time: Duration,
 }
 
 impl Outcome {
@@ -42,10 +42,10 @@ impl Outcome {
     pub(crate) fn not_started(pci: PciAddress, reason: &str) -> Self {
         Self {
             pci,
-            ending: ChangeOutcome::Failed { reason: reason.to_owned(), rollback: None },
+            result: ChangeOutcome::Failed { reason: reason.to_owned(), rollback: None },
             work: OperationCounts::default(),
             took: Duration::ZERO,
-            hardware: Duration::ZERO,
+            driver_time: Duration::ZERO,
         }
     }
 }
@@ -92,7 +92,7 @@ fn perform(
             control,
             calls,
             usage_probe,
-            hardware: Duration::ZERO,
+            driver_time: Duration::ZERO,
             read_state: ReadState::Untouched,
         }
         .run(job, progress)
@@ -144,7 +144,7 @@ struct Runner<'a> {
     control: Box<dyn GpuControl + 'a>,
     calls: &'a CallRecord,
     usage_probe: &'a dyn UsageProbe,
-    hardware: Duration,
+    driver_time: Duration,
     read_state: ReadState,
 }
 
@@ -162,17 +162,17 @@ impl Runner<'_> {
             return (unknown_device(pci), ReadState::Untouched);
         };
         let began = Instant::now();
-        let mut result = ActionResult::Start;
-        let ending = loop {
-            let action = transaction.next(began.elapsed(), result);
+        let mut answer = ActionResult::Start;
+        let result = loop {
+            let action = transaction.next(began.elapsed(), answer);
             if !matches!(action, NextAction::End(_)) {
                 let now = transaction.progress();
                 progress.send_modify(|board| {
                     board.insert(pci, now);
                 });
             }
-            result = match action {
-                NextAction::End(ending) => break ending,
+            answer = match action {
+                NextAction::End(result) => break result,
                 NextAction::FindUsers => ActionResult::UsersFound(self.users(&devices)),
                 NextAction::Call(call) => {
                     self.read_state = ReadState::Changed;
@@ -188,10 +188,10 @@ impl Runner<'_> {
         };
         let outcome = Outcome {
             pci,
-            ending,
+            result,
             work: transaction.work(),
             took: began.elapsed(),
-            hardware: self.hardware,
+            driver_time: self.driver_time,
         };
         (outcome, self.read_state)
     }
@@ -199,13 +199,13 @@ impl Runner<'_> {
     fn timed<T>(&mut self, call: impl FnOnce(&mut dyn GpuControl, &CallRecord) -> T) -> T {
         let began = Instant::now();
         let result = call(self.control.as_mut(), self.calls);
-        self.hardware = self.hardware.saturating_add(began.elapsed());
+        self.driver_time = self.driver_time.saturating_add(began.elapsed());
         result
     }
 
     /// Returns the users of the device. Queries the driver first, because a process that it lists may exit before the
     /// procfs scan.
-    fn users(&mut self, devices: &[Device]) -> Result<DeviceUsers, String> {
+    fn users(&mut self, devices: &[Device]) -> Result<ObservedUsers, String> {
         let processes =
             self.timed(|control, calls| control.processes(calls)).map_err(|failure| {
                 format!("the driver does not report the processes on it: {failure}")
@@ -213,7 +213,7 @@ impl Runner<'_> {
         let pci = self.control.pci();
         let mut holders = self.usage_probe.holders(devices)?;
         holders.retain(|holder| holder.device == pci);
-        Ok(DeviceUsers { processes, holders })
+        Ok(ObservedUsers { processes, holders })
     }
 
     fn read(&mut self, devices: &mut [Device]) -> Result<Box<Device>, CallFailure> {

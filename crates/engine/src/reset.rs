@@ -42,7 +42,7 @@ pub(super) struct ResetOutcome {
     /// Whether the GPU was reset.
     pub(super) reset: bool,
     /// The resulting state of the change.
-    pub(super) ending: ChangeOutcome,
+    pub(super) result: ChangeOutcome,
 }
 
 impl ResetMethods {
@@ -57,7 +57,7 @@ impl ResetMethods {
     ) -> ResetOutcome {
         let needs = |causes| ResetOutcome {
             reset: false,
-            ending: ChangeOutcome::NeedsReset { scope: scope.clone(), causes },
+            result: ChangeOutcome::NeedsReset { scope: scope.clone(), causes },
         };
         if self.nvidia_smi.is_none() && self.sysfs.is_none() {
             return needs(Vec::new());
@@ -230,5 +230,5 @@ fn without_processes(inventory: &Inventory) -> Inventory {
 }
 
 fn failed(reason: String) -> ResetOutcome {
-    ResetOutcome { reset: false, ending: ChangeOutcome::Failed { reason, rollback: None } }
+    ResetOutcome { reset: false, result: ChangeOutcome::Failed { reason, rollback: None } }
 }

@@ -76,7 +76,7 @@ pub fn parse(text: &str) -> Result<ParsedLayouts, Vec<LayoutError>> {
 fn read(text: &str, findings: &mut Findings) -> Option<Layouts> {
     let root = tree::read(text, findings)?;
     let Some(entries) = root.entries() else {
-        findings.error(root.place, LayoutProblem::UnknownDialect);
+        findings.error(root.position, LayoutProblem::UnknownDialect);
         return None;
     };
     // `version` is a key of both mig-parted and the device plugin.
@@ -84,20 +84,20 @@ fn read(text: &str, findings: &mut Findings) -> Option<Layouts> {
         first_entry_of(entries, DEVICE_PLUGIN_ONLY_KEYS).or_else(|| misplaced_plugin_key(entries));
     let theirs = first_entry_of(entries, MIG_PARTED_KEYS).or(plugin);
     let mig_configs = first_entry_of(entries, &["mig-configs"]);
-    let (place, problem) = match (first_entry_of(entries, OCTAVO_KEYS), theirs, plugin, mig_configs)
-    {
-        (Some(_), None, ..) => return octavo::read(&root, findings),
-        (None, Some(_), None, _) => return mig_parted::read(&root, findings),
-        (None, Some(_), Some(_), None) => return device_plugin::read(&root, findings),
-        (Some(one), Some(other), ..) | (None, Some(_), Some(one), Some(other)) => {
-            (one.place.max(other.place), LayoutProblem::MixedDialects)
-        }
-        (None, None, ..) => {
-            let place = entries.first().map_or(root.place, |entry| entry.place);
-            (place, LayoutProblem::UnknownDialect)
-        }
-    };
-    findings.error(place, problem);
+    let (position, problem) =
+        match (first_entry_of(entries, OCTAVO_KEYS), theirs, plugin, mig_configs) {
+            (Some(_), None, ..) => return octavo::read(&root, findings),
+            (None, Some(_), None, _) => return mig_parted::read(&root, findings),
+            (None, Some(_), Some(_), None) => return device_plugin::read(&root, findings),
+            (Some(one), Some(other), ..) | (None, Some(_), Some(one), Some(other)) => {
+                (one.position.max(other.position), LayoutProblem::MixedDialects)
+            }
+            (None, None, ..) => {
+                let position = entries.first().map_or(root.position, |entry| entry.position);
+                (position, LayoutProblem::UnknownDialect)
+            }
+        };
+    findings.error(position, problem);
     None
 }
 
@@ -146,7 +146,7 @@ fn expect_text(
 ) {
     if scalar::text(node) != Some(expected) {
         let problem = LayoutProblem::WrongFixedValue { key, expected, found: node.describe() };
-        findings.error(node.place, problem);
+        findings.error(node.position, problem);
     }
 }
 
@@ -164,7 +164,7 @@ fn parse_file<T>(
     }
     let parsed = tree::read(text, &mut findings).and_then(|root| {
         if root.entries().is_none() {
-            findings.error(root.place, problem);
+            findings.error(root.position, problem);
             return None;
         }
         let file = findings.mapping(&root, shape)?;

@@ -7,6 +7,7 @@
 mod counts;
 mod device;
 mod device_use;
+mod devices;
 mod group;
 mod instance_use;
 mod layout;

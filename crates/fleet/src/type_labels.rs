@@ -8,9 +8,9 @@ use octavo_model::id::TypeName;
 /// Octavo's type label.
 pub const TYPE_LABEL: &str = "octavo.dev/type";
 /// Value of the type label for devices of several types.
-pub(crate) const MIXED: &str = "mixed";
+pub const MIXED: &str = "mixed";
 /// Value of the type label for unidentified devices.
-pub(crate) const UNKNOWN: &str = "unknown";
+pub const UNKNOWN: &str = "unknown";
 /// Labels with the memory of one device, in MiB.
 pub(crate) const MEMORY_LABELS: [&str; 2] = ["octavo.dev/memory-mib", "nvidia.com/gpu.memory"];
 /// GPU Feature Discovery's label of the product.

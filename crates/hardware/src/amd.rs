@@ -137,7 +137,9 @@ impl<'a> Files<'a> {
         let amount = |text: &str| text.parse().ok().map(Mebibytes::from_bytes);
         let amount = self.read(file, "not a number of bytes", amount)?;
         if amount > most {
-            let error = format!("{amount} exceeds the maximum of {most}");
+            // Exact: rounded values could be equal.
+            let (amount, most) = (amount.get(), most.get());
+            let error = format!("{amount} MiB exceeds the maximum of {most} MiB");
             self.problems.push(ReadProblem { source: file.to_owned(), error });
             return None;
         }

@@ -259,7 +259,9 @@ fn memory(files: &mut Files<'_>, cores: Option<u32>) -> Option<Mebibytes> {
 /// Rejects a value above the device's memory.
 fn checked_memory(used: Mebibytes, most: Mebibytes, files: &mut Files<'_>) -> Option<Mebibytes> {
     if used > most {
-        let error = format!("{used} in use exceeds the total of {most}");
+        // Exact: rounded values could be equal.
+        let (used, most) = (used.get(), most.get());
+        let error = format!("{used} MiB in use exceeds the total of {most} MiB");
         files.add_problem(CORE_MEMORY.path, error);
         return None;
     }

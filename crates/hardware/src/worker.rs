@@ -1,10 +1,10 @@
 //! The thread that owns the driver.
 //!
 //! ```text
-//!   DriverHandle --Observe--> inbox --> [ thread "nvml" ] --> latest inventory, pulses
+//!   DriverHandle --Observe--> inbox --> [ thread "nvml" ] --> latest inventory, state
 //!                               ^          | owns GpuDriver, drives driver_link
 //!                               |          v
-//!                               +-Ended- [ thread "nvml-events" ] --> pulses
+//!                               +-Ended- [ thread "nvml-events" ] --> state
 //! ```
 //!
 //! Only the first thread reads devices, and changes run as work on that thread, so reads and changes never overlap. The
@@ -80,7 +80,7 @@ struct WorkerState {
 struct Shared {
     calls: CallRecord,
     latest: watch::Sender<Arc<Inventory>>,
-    pulse: watch::Sender<WorkerState>,
+    state: watch::Sender<WorkerState>,
     xids: Mutex<XidBuffer>,
     type_override: Mutex<Option<Arc<TypeOverride>>>,
 }
@@ -103,7 +103,7 @@ impl Shared {
     }
 
     fn notify_change(&self) {
-        self.pulse.send_modify(|pulse| pulse.changes = pulse.changes.wrapping_add(1));
+        self.state.send_modify(|state| state.changes = state.changes.wrapping_add(1));
     }
 }
 
@@ -114,7 +114,7 @@ pub fn spawn(loader: Box<dyn DriverLoader>, settings: &Settings) -> io::Result<D
     let shared = Arc::new(Shared {
         calls: CallRecord::new(settings.call_deadline),
         latest: watch::Sender::new(Arc::new(first)),
-        pulse: watch::Sender::new(WorkerState::default()),
+        state: watch::Sender::new(WorkerState::default()),
         xids: Mutex::default(),
         type_override: Mutex::default(),
     });
@@ -186,15 +186,15 @@ impl Worker {
 
     /// Marks the start of work in which a driver call may stall.
     fn mark_busy(&self) {
-        self.shared.pulse.send_modify(|pulse| pulse.is_busy = true);
+        self.shared.state.send_modify(|state| state.is_busy = true);
     }
 
     /// Marks the end of what [`Self::mark_busy`] started. Notifies listeners if a call stalled and returned meanwhile.
     fn mark_idle(&self) {
-        self.shared.pulse.send_modify(|pulse| {
-            pulse.is_busy = false;
+        self.shared.state.send_modify(|state| {
+            state.is_busy = false;
             if self.shared.calls.take_overran() {
-                pulse.changes = pulse.changes.wrapping_add(1);
+                state.changes = state.changes.wrapping_add(1);
             }
         });
     }

@@ -10,6 +10,7 @@ use utoipa::ToSchema;
 use crate::id::ParseError;
 
 /// Memory in MiB (2^20 bytes), the unit of NVML's MIG attributes and of `nvidia.com/gpu.memory`.
+/// `text::format_memory` formats it for users.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize, ToSchema,
 )]
@@ -30,12 +31,6 @@ impl Mebibytes {
     /// The number of MiB.
     pub fn get(self) -> u64 {
         self.0
-    }
-}
-
-impl fmt::Display for Mebibytes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&format!("{} MiB", self.0))
     }
 }
 

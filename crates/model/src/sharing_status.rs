@@ -52,7 +52,7 @@ pub struct SharingStatus {
     /// Key of the `ConfigMap` that contains the desired configuration of NVIDIA's plugin.
     #[serde(rename = "pluginConfigKey", default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
-    pub hand_off: Option<HandOff>,
+    pub hand_off: Option<HandOffConfig>,
     /// Configuration key that the node's plugin currently refers to and cannot start without.
     #[serde(skip)]
     pub named: Option<String>,
@@ -63,7 +63,7 @@ impl SharingStatus {
     /// omitted, because a truncated one would have another meaning.
     #[must_use]
     pub fn bounded(&self) -> Self {
-        let fits = |hand_off: &&HandOff| {
+        let fits = |hand_off: &&HandOffConfig| {
             hand_off.key.len() <= MAX_WORD_BYTES && hand_off.config.len() <= MAX_CONFIG_BYTES
         };
         let resources = self.resources.iter().take(MAX_RESOURCES);
@@ -218,20 +218,20 @@ fn truncated_text(text: &str) -> String {
 /// Desired configuration of NVIDIA's plugin. Documents contain only its key.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "String", into = "String")]
-pub struct HandOff {
+pub struct HandOffConfig {
     /// The key of the `ConfigMap`, which is also the value of the Node's label.
     pub key: String,
     /// The configuration, in NVIDIA's format `version: v1`.
     pub config: String,
 }
 
-impl From<HandOff> for String {
-    fn from(hand_off: HandOff) -> Self {
+impl From<HandOffConfig> for String {
+    fn from(hand_off: HandOffConfig) -> Self {
         hand_off.key
     }
 }
 
-impl From<String> for HandOff {
+impl From<String> for HandOffConfig {
     fn from(key: String) -> Self {
         let config = String::new();
         Self { key, config }

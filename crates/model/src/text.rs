@@ -44,6 +44,22 @@ pub fn truncate(text: &str, most: usize) -> String {
     text.get(..end).unwrap_or_default().to_owned()
 }
 
+/// Shortens a text to at most `most` characters: `...` replaces its middle, because names and reasons often differ only
+/// at their end.
+pub fn shorten(text: &str, most: usize) -> String {
+    const MARK: &str = "...";
+    let length = text.chars().count();
+    if length <= most {
+        return text.to_owned();
+    }
+    let rest = most.saturating_sub(MARK.len());
+    let tail = rest / 3;
+    let (start, end) = (rest.saturating_sub(tail), length.saturating_sub(tail));
+    let head: String = text.chars().take(start).collect();
+    let tail = text.chars().skip(end);
+    [head.as_str(), MARK].concat().chars().chain(tail).take(most).collect()
+}
+
 /// Returns at most [`MAX_WORD_BYTES`] of the text.
 pub fn truncated_word(text: &str) -> String {
     truncate(text, MAX_WORD_BYTES)
@@ -110,14 +126,6 @@ pub fn format_memory(memory: Mebibytes) -> String {
     }
 }
 
-/// Formats memory for a column, as a Kubernetes quantity: `80Gi`, rounded; below ten GiB in `Mi`.
-pub fn format_memory_short(memory: Mebibytes) -> String {
-    match memory.get() {
-        mib @ 0..10_240 => format!("{mib}Mi"),
-        mib => format!("{}Gi", mib.saturating_add(512) >> 10),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -133,8 +141,6 @@ mod tests {
             amounts.map(format_memory),
             ["512 MiB", "15 GiB", "79.6 GiB", "637.1 GiB", "1123.2 GiB", "12.5 TiB"]
         );
-        let amounts = [8_192, 15_360, 652_472].map(Mebibytes::new);
-        assert_eq!(amounts.map(format_memory_short), ["8192Mi", "15Gi", "637Gi"]);
     }
 
     #[test]
@@ -157,6 +163,15 @@ mod tests {
         ] {
             assert_eq!(printable(text), shown);
         }
+    }
+
+    #[test]
+    fn shortened_text_keeps_both_ends() {
+        assert_eq!(shorten("gpu-node-1234", 13), "gpu-node-1234");
+        assert_eq!(shorten("gpu-node-é-1234", 12), "gpu-no...234");
+        assert_eq!(shorten("abcdef", 4), "a...");
+        assert_eq!(shorten("abcdef", 2), "..");
+        assert_eq!(shorten("abcdef", 0), "");
     }
 
     #[test]

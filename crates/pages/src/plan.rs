@@ -177,13 +177,13 @@ impl DevicePlanView {
         plan: &DevicePlan,
         target: Option<&DeviceTarget>,
     ) -> Self {
-        let words = PlanFormatter::new(inventory, plan.pci);
+        let formatter = PlanFormatter::new(inventory, plan.pci);
         let verdict = &plan.verdict;
         let found = verdict.outcome();
         let mut story = Self {
             kind: device.identity.to_string(),
             badge: outcome_badge(found, outcome_label(found)),
-            summary: describe_target(target, &words),
+            summary: describe_target(target, &formatter),
             now: SliceDiagram::of(device).map(|picture| mark_fates(picture, device, verdict)),
             then: None,
             steps: Vec::new(),
@@ -192,9 +192,11 @@ impl DevicePlanView {
         };
         match verdict {
             DevicePlanResult::Unchanged => {}
-            DevicePlanResult::Change(change) => story.changes(device, change, &words),
-            DevicePlanResult::Blocked(blocked) => story.obstacles = obstacles(blocked, &words),
-            DevicePlanResult::Infeasible(why) => story.obstacles = vec![infeasibility(why, &words)],
+            DevicePlanResult::Change(change) => story.changes(device, change, &formatter),
+            DevicePlanResult::Blocked(blocked) => story.obstacles = obstacles(blocked, &formatter),
+            DevicePlanResult::Infeasible(why) => {
+                story.obstacles = vec![infeasibility(why, &formatter)]
+            }
         }
         if let Some(sharing) = target.and_then(|target| target.time_slicing.as_ref()) {
             story.notes.push(format!(
@@ -204,7 +206,7 @@ impl DevicePlanView {
         story
     }
 
-    fn changes(&mut self, device: &Device, change: &DeviceChange, words: &PlanFormatter<'_>) {
+    fn changes(&mut self, device: &Device, change: &DeviceChange, formatter: &PlanFormatter<'_>) {
         let steps = change.steps.iter();
         // The text does not name the device, so that devices with the same plan can share it.
         let describe = |step: &Step| match step {
@@ -213,11 +215,13 @@ impl DevicePlanView {
             | Step::DestroyGpuInstance { .. }
             | Step::SetMigMode { .. }
             | Step::CreateGpuInstance { .. }
-            | Step::CreateComputeInstance { .. }) => printable(&words.step(other, &change.after)),
+            | Step::CreateComputeInstance { .. }) => {
+                printable(&formatter.step(other, &change.after))
+            }
         };
         self.steps = steps.map(describe).collect();
         self.notes.push(match &change.mode {
-            Some(mode) => format!("{}.", capitalize(&words.mode(mode))),
+            Some(mode) => format!("{}.", capitalize(&formatter.mode(mode))),
             None => "No workload is interrupted.".to_owned(),
         });
         let scope = change.mode.as_ref().and_then(|mode| mode.reset.as_ref());
@@ -229,25 +233,25 @@ impl DevicePlanView {
                 messages::link_name(links)
             ));
         }
-        self.then = device.mig.state().map(|state| planned_diagram(state, change, words));
+        self.then = device.mig.state().map(|state| planned_diagram(state, change, formatter));
     }
 }
 
 /// Describes the target of a device.
-fn describe_target(target: Option<&DeviceTarget>, words: &PlanFormatter<'_>) -> String {
+fn describe_target(target: Option<&DeviceTarget>, formatter: &PlanFormatter<'_>) -> String {
     match target.and_then(|target| target.mig.as_ref()) {
         None => "partitions unchanged".to_owned(),
         Some(MigTarget::Disabled) => "MIG mode off".to_owned(),
-        Some(MigTarget::Enabled(instances)) => printable(&words.list(instances)),
+        Some(MigTarget::Enabled(instances)) => printable(&formatter.list(instances)),
     }
 }
 
-fn obstacles(blocked: &Blocked, words: &PlanFormatter<'_>) -> Vec<Obstacle> {
+fn obstacles(blocked: &Blocked, formatter: &PlanFormatter<'_>) -> Vec<Obstacle> {
     let obstacle = |cause: &Cause| {
         let holders =
             cause.holders().iter().map(|holder| printable(&messages::holder(&holder.details)));
         Obstacle {
-            what: printable(&capitalize(&words.cause(cause))),
+            what: printable(&capitalize(&formatter.cause(cause))),
             holders: holders.collect(),
             advice: vec![capitalize(&messages::remedy(cause))],
         }
@@ -255,10 +259,10 @@ fn obstacles(blocked: &Blocked, words: &PlanFormatter<'_>) -> Vec<Obstacle> {
     blocked.causes.iter().map(obstacle).collect()
 }
 
-fn infeasibility(why: &Infeasible, words: &PlanFormatter<'_>) -> Obstacle {
-    let nearest = words.alternatives(why).into_iter();
+fn infeasibility(why: &Infeasible, formatter: &PlanFormatter<'_>) -> Obstacle {
+    let nearest = formatter.alternatives(why).into_iter();
     Obstacle {
-        what: printable(&capitalize(&words.rule(&why.rule))),
+        what: printable(&capitalize(&formatter.rule(&why.rule))),
         holders: Vec::new(),
         advice: nearest.map(|offer| printable(&format!("Would fit: {offer}"))).collect(),
     }
@@ -315,8 +319,8 @@ mod tests {
             },
         };
         let causes = vec![Cause::DeviceInUse { holders: vec![holder] }];
-        let words = PlanFormatter::new(&inventory, pci);
-        let shown = obstacles(&Blocked { causes }, &words);
+        let formatter = PlanFormatter::new(&inventory, pci);
+        let shown = obstacles(&Blocked { causes }, &formatter);
         assert_eq!(shown[0].holders, ["pid 7, a\u{fffd}b\u{fffd}c\u{fffd}[2Jd"]);
     }
 }

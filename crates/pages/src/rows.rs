@@ -99,7 +99,7 @@ impl NodeRow {
                 count => format!("{} of {count} free", partitions.free),
             },
             state: node_state(state),
-            reason: node.reason(now).map(printable),
+            reason: node.short_reason(now).as_deref().map(printable),
             age: format_age(since),
             age_ms: millis(since),
             confirmed: format_time(clock.wall(node.freshness.confirmed())),
@@ -139,7 +139,7 @@ mod tests {
         UsageRank,
     };
     use octavo_model::inventory::NvmlState;
-    use octavo_store::fleet::{Freshness, ReportingAgent, StatusDigest};
+    use octavo_store::fleet::{Freshness, ReportingAgent, StatusSummary};
     use octavo_stream::protocol::{Parts, Run};
 
     use super::*;
@@ -162,13 +162,13 @@ mod tests {
             is_manual_type: false,
             memory: None,
             health: DeviceHealth::OK,
-            state: *state,
+            node_state: *state,
             occupancy: *occupancy,
             sharing: Some(Sharing::Exclusive),
             worst_issue: None,
         };
         let devices: Vec<DeviceSummary> = devices.iter().map(device).collect();
-        let digest = StatusDigest {
+        let summary = StatusSummary {
             labels: Arc::default(),
             summary: NodeSummary::new(&devices, &NvmlState::Loading, None),
             devices,
@@ -181,7 +181,7 @@ mod tests {
             agent_version: String::new(),
         };
         let fresh = Freshness::new(Moment::default(), Duration::from_mins(1));
-        let node = Node::new(agent, Parts::default(), digest, fresh);
+        let node = Node::new(agent, Parts::default(), summary, fresh);
         let now = Moment::from_millis(millis(age));
         NodeRow::of(&node, &Clock::start(), now)
     }

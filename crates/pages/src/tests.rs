@@ -16,7 +16,7 @@ use octavo_kube::cluster::WatchedCluster;
 use octavo_model::inventory::Inventory;
 use octavo_store::availability::Counter;
 use octavo_store::clock::Clock;
-use octavo_store::fleet::{Fleet, Freshness, Node, ReportingAgent, StatusDigest};
+use octavo_store::fleet::{Fleet, Freshness, Node, ReportingAgent, StatusSummary};
 use octavo_store::view::FleetView;
 use octavo_stream::protocol::{Parts, Run};
 use tokio::sync::watch;
@@ -42,7 +42,7 @@ fn view(nodes: usize) -> (watch::Sender<Fleet>, FleetView) {
         let node = Node::new(
             origin,
             Parts::default(),
-            StatusDigest::new(&inventory, Arc::default(), None),
+            StatusSummary::new(&inventory, Arc::default(), None),
             fresh,
         );
         fleet.nodes.insert(Arc::new(node));

@@ -186,7 +186,7 @@ mod tests {
 
     use super::*;
     use crate::clock::Clock;
-    use crate::fleet::{ReportingAgent, StatusDigest};
+    use crate::fleet::{ReportingAgent, StatusSummary};
     use crate::view::FleetView;
 
     fn cluster_node(name: &str, product: &str) -> ClusterNode {
@@ -214,9 +214,9 @@ mod tests {
             run: Run { epoch: 1, boot_id: String::new() },
             agent_version: "1".to_owned(),
         };
-        let digest = StatusDigest::new(&inventory, Arc::default(), None);
+        let summary = StatusSummary::new(&inventory, Arc::default(), None);
         let freshness = Freshness::new(Moment::default(), Duration::from_hours(1));
-        Node::new(origin, Parts::default(), digest, freshness)
+        Node::new(origin, Parts::default(), summary, freshness)
     }
 
     fn names(fleet: &Fleet) -> Vec<(String, bool)> {

@@ -15,6 +15,7 @@ use octavo_fleet::type_source::TypeSource;
 use octavo_model::id::{NodeName, TypeName};
 use octavo_model::inventory::Inventory;
 use octavo_model::reason::Reason;
+use octavo_model::text::shorten;
 use octavo_node::label_set::LabelSet;
 use octavo_node::sharing::usage::Usage;
 use octavo_planner::reconcile::NodeLayoutStatus;
@@ -78,9 +79,9 @@ pub struct ReportingAgent {
     pub agent_version: String,
 }
 
-/// Digest of a status, stored with its parts.
+/// Summary of a status, stored with its parts.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct StatusDigest {
+pub struct StatusSummary {
     /// Labels of the node.
     pub labels: Arc<LabelSet>,
     /// Devices ordered by PCI address.
@@ -144,7 +145,7 @@ pub struct TypeTotals {
     pub without_agent: u32,
 }
 
-impl StatusDigest {
+impl StatusSummary {
     /// Summarizes a node with this inventory, labels and layout status.
     pub fn new(
         inventory: &Inventory,
@@ -193,7 +194,7 @@ impl Node {
     pub fn new(
         origin: ReportingAgent,
         parts: Parts,
-        digest: StatusDigest,
+        status: StatusSummary,
         freshness: Freshness,
     ) -> Self {
         Self {
@@ -202,11 +203,11 @@ impl Node {
             run: origin.run,
             agent_version: origin.agent_version,
             parts,
-            labels: digest.labels,
-            summary: digest.summary,
-            usage: digest.usage,
-            samples: digest.samples,
-            devices: digest.devices,
+            labels: status.labels,
+            summary: status.summary,
+            usage: status.usage,
+            samples: status.samples,
+            devices: status.devices,
             connected: true,
             changed: freshness.confirmed(),
             freshness,
@@ -242,7 +243,7 @@ impl Node {
         self.source == TypeSource::Agent
     }
 
-    /// Decodes the last reported status; empty without an agent. The fleet stores digests only, because a complete status
+    /// Decodes the last reported status; empty without an agent. The fleet stores summaries only, because a complete status
     /// is large.
     pub fn status(&self) -> Result<NodeStatus, StatusError> {
         if self.has_agent() { status::decode(&self.parts) } else { Ok(NodeStatus::without_agent()) }
@@ -272,6 +273,12 @@ impl Node {
             return vec![NodeProblem::of_node(tone, Reason::Stale, String::new())];
         }
         self.summary.problems(&self.devices)
+    }
+
+    /// The reason, shortened for lists.
+    pub fn short_reason(&self, now: Moment) -> Option<String> {
+        const MAX_CHARS: usize = 160;
+        self.reason(now).map(|reason| shorten(reason, MAX_CHARS))
     }
 
     /// Device counts at `now`; unknown for a stale node.

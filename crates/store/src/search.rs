@@ -286,7 +286,7 @@ mod tests {
 
     use super::*;
     use crate::clock::Moment;
-    use crate::fleet::{Freshness, ReportingAgent, StatusDigest};
+    use crate::fleet::{Freshness, ReportingAgent, StatusSummary};
 
     const ALL: Scope = Scope { nodes: true, pods: true, namespace: None };
 
@@ -325,7 +325,7 @@ mod tests {
                 run: Run { epoch: 1, boot_id: "b".to_owned() },
                 agent_version: "1".to_owned(),
             };
-            let digest = StatusDigest::new(&inventory, Arc::default(), None);
+            let digest = StatusSummary::new(&inventory, Arc::default(), None);
             let fresh = Freshness::new(Moment::default(), Duration::from_secs(1));
             fleet.nodes.insert(Arc::new(Node::new(origin, parts, digest, fresh)));
         }

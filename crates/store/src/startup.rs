@@ -134,7 +134,7 @@ mod tests {
 
     use super::*;
     use crate::clock::Clock;
-    use crate::fleet::{Freshness, Node, ReportingAgent, StatusDigest};
+    use crate::fleet::{Freshness, Node, ReportingAgent, StatusSummary};
 
     fn fleet(names: &[&str], has_returned: bool) -> Fleet {
         let mut fleet = Fleet { saw_returning_agent: has_returned, ..Fleet::default() };
@@ -145,9 +145,9 @@ mod tests {
                 agent_version: String::new(),
             };
             let inventory = Inventory::default();
-            let digest = StatusDigest::new(&inventory, Arc::default(), None);
+            let summary = StatusSummary::new(&inventory, Arc::default(), None);
             let fresh = Freshness::new(Moment::default(), Duration::from_hours(1));
-            let node = Node::new(origin, Parts::default(), digest, fresh);
+            let node = Node::new(origin, Parts::default(), summary, fresh);
             fleet.nodes.insert(Arc::new(node));
         }
         fleet

@@ -315,8 +315,8 @@ impl Store {
         let parts = status.parts();
         check_size(name, parts)?;
         let known = self.fleet.nodes.get(name).map(Arc::as_ref);
-        let digest = decode::decode(parts, known, &mut self.interned);
-        let digest = digest.map_err(|source| StoreError::Status {
+        let summary = decode::decode(parts, known, &mut self.interned);
+        let summary = summary.map_err(|source| StoreError::Status {
             node: name.clone(),
             source: Box::new(source),
         })?;
@@ -336,7 +336,7 @@ impl Store {
             run: entry.receiver.run().clone(),
             agent_version: entry.agent_version.clone(),
         };
-        let node = Node::new(origin, parts, digest, freshness);
+        let node = Node::new(origin, parts, summary, freshness);
         self.fleet.nodes.insert(Arc::new(node));
         self.changed(now);
         Ok(answer)

@@ -53,11 +53,11 @@ impl FeatureFile {
     fn write(
         &mut self,
         labels: &LabelSet,
-        claim: Evidence,
+        evidence: Evidence,
         now: Timestamp,
     ) -> Result<Published, SinkError> {
         let found = read(&self.path)?;
-        let wanted = match (&found, claim) {
+        let wanted = match (&found, evidence) {
             (Some(found), Evidence::NotRead) => found.labels.clone(),
             (Some(_) | None, Evidence::Read | Evidence::NotRead) => labels.to_string(),
         };
@@ -110,7 +110,7 @@ impl FeatureFile {
 impl LabelSink for FeatureFile {
     // Blocking on purpose: one small write to a local directory, and no other part of the agent waits for a sink.
     async fn publish(&mut self, publication: Publication<'_>) -> Result<Published, SinkError> {
-        self.write(publication.labels, publication.claim, publication.now)
+        self.write(publication.labels, publication.evidence, publication.now)
     }
 }
 

@@ -89,7 +89,7 @@ pub struct Outputs<'a> {
     /// The offered devices, for the observer of usage.
     pub offered: Option<watch::Sender<Arc<Offers>>>,
     /// Liveness and readiness of the agent.
-    pub pulse: Liveness,
+    pub liveness: Liveness,
 }
 
 /// Reason for the loop to wake up.
@@ -222,7 +222,7 @@ pub async fn run(
         if let (Wakeup::Command(request), Some(partitioning)) = (woken, &mut partitioning) {
             handle_command(partitioning, hardware, request);
         }
-        reporter.outputs.pulse.beat();
+        reporter.outputs.liveness.beat();
         let engine = partitioning.as_ref();
         if is_allocation && let Some(end) = reporter.report_allocations(hardware, engine).await {
             again = again.map(|wait| wait.saturating_sub(waited.elapsed()));

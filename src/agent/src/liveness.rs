@@ -66,14 +66,14 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn stalled_loop_is_not_alive_until_next_iteration() {
-        let pulse = Liveness::new(Duration::from_secs(10));
-        assert!(pulse.is_alive() && !pulse.is_ready());
+        let liveness = Liveness::new(Duration::from_secs(10));
+        assert!(liveness.is_alive() && !liveness.is_ready());
         tokio::time::advance(Duration::from_secs(139)).await;
-        assert!(pulse.is_alive());
+        assert!(liveness.is_alive());
         tokio::time::advance(Duration::from_secs(1)).await;
-        assert!(!pulse.is_alive());
-        pulse.beat();
-        pulse.mark_ready();
-        assert!(pulse.is_alive() && pulse.is_ready());
+        assert!(!liveness.is_alive());
+        liveness.beat();
+        liveness.mark_ready();
+        assert!(liveness.is_alive() && liveness.is_ready());
     }
 }

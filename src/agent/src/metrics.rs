@@ -98,10 +98,10 @@ impl LayoutMetrics {
     }
 
     fn record_outcome(&self, outcome: &Outcome) {
-        let result = [("result", outcome.ending.reason().as_str())];
+        let result = [("result", outcome.result.reason().as_str())];
         self.results.get_or_create(&result).inc();
         self.duration.observe(outcome.took.as_secs_f64());
-        self.hardware.observe(outcome.hardware.as_secs_f64());
+        self.hardware.observe(outcome.driver_time.as_secs_f64());
         let work = outcome.work;
         self.destroyed.inc_by(work.destroyed.into());
         self.created.inc_by(work.created.into());
@@ -254,12 +254,12 @@ mod tests {
     #[test]
     fn round_outcomes_are_counted_per_device() {
         let applies = LayoutMetrics::default();
-        let outcome = |ending| Outcome {
+        let outcome = |result| Outcome {
             pci: PciAddress::new(0, 7, 0, 0).unwrap(),
-            ending,
+            result,
             work: OperationCounts { destroyed: 2, created: 3, retries: 4, rollbacks: 1 },
             took: Duration::from_millis(300),
-            hardware: Duration::from_millis(200),
+            driver_time: Duration::from_millis(200),
         };
         let failed = ChangeOutcome::Failed { reason: String::new(), rollback: None };
         applies.record_round(&Round {

@@ -39,7 +39,7 @@ pub struct NodeFeatureSink {
 impl LabelSink for NodeSink {
     async fn publish(&mut self, publication: Publication<'_>) -> Result<Published, SinkError> {
         self.node.task.update(|desired| {
-            desired.labels = match publication.claim {
+            desired.labels = match publication.evidence {
                 Evidence::Read => DesiredLabels::Exactly(publication.labels.clone()),
                 Evidence::NotRead => DesiredLabels::IfAbsent(publication.labels.clone()),
             };
@@ -55,7 +55,7 @@ impl LabelSink for NodeSink {
 impl LabelSink for NodeFeatureSink {
     async fn publish(&mut self, publication: Publication<'_>) -> Result<Published, SinkError> {
         // The labels of an earlier agent are better than those of hardware that was not read.
-        if publication.claim == Evidence::Read {
+        if publication.evidence == Evidence::Read {
             let labels = publication.labels.iter();
             self.feature.set(&NodeFeatureContent {
                 labels: labels.map(|(key, value)| (key.to_owned(), value.to_owned())).collect(),

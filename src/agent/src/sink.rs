@@ -30,7 +30,7 @@ pub struct Publication<'a> {
     /// The inventory they were computed from.
     pub inventory: &'a Inventory,
     /// The evidence for them.
-    pub claim: Evidence,
+    pub evidence: Evidence,
     /// Current time.
     pub now: Timestamp,
 }
@@ -126,8 +126,8 @@ impl<W: Write + Send> StdoutSink<W> {
         Self { writer, printed: None }
     }
 
-    fn print(&mut self, labels: &LabelSet, claim: Evidence) -> Result<Published, SinkError> {
-        let is_retained = claim == Evidence::NotRead && self.printed.is_some();
+    fn print(&mut self, labels: &LabelSet, evidence: Evidence) -> Result<Published, SinkError> {
+        let is_retained = evidence == Evidence::NotRead && self.printed.is_some();
         if is_retained || self.printed.as_ref() == Some(labels) {
             return Ok(Published::Unchanged);
         }
@@ -145,6 +145,6 @@ impl<W: Write + Send> StdoutSink<W> {
 #[tonic::async_trait]
 impl<W: Write + Send> LabelSink for StdoutSink<W> {
     async fn publish(&mut self, publication: Publication<'_>) -> Result<Published, SinkError> {
-        self.print(publication.labels, publication.claim)
+        self.print(publication.labels, publication.evidence)
     }
 }

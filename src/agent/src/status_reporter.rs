@@ -208,7 +208,7 @@ impl<'a> StatusReporter<'a> {
             outbox.put(inventory, &labels, status);
         }
         self.report_usage();
-        self.outputs.pulse.beat();
+        self.outputs.liveness.beat();
         let cluster = self.outputs.cluster.as_mut();
         let node_due = cluster.and_then(|cluster| cluster.report(inventory, &labels, status));
         self.next_report = [node_due, sharing_due, delay].into_iter().flatten().min();
@@ -225,12 +225,12 @@ impl<'a> StatusReporter<'a> {
     ) -> ControlFlow<()> {
         let mut publication = publication(inventory, labels);
         if is_provisional {
-            publication.claim = Evidence::NotRead;
+            publication.evidence = Evidence::NotRead;
         }
         let has_responded = self.outputs.cluster.as_ref().is_none_or(NodeClient::has_responded);
         let outcome = self.outputs.sink.publish(publication).await;
         if has_responded && outcome.is_ok() {
-            self.outputs.pulse.mark_ready();
+            self.outputs.liveness.mark_ready();
         }
         if outcome.as_ref().is_err_and(SinkError::has_no_reader) {
             info!("the process reading standard output has exited; stopping");
@@ -376,7 +376,7 @@ pub(super) async fn publish(
 }
 
 fn publication<'a>(inventory: &'a Inventory, labels: &'a LabelSet) -> Publication<'a> {
-    Publication { labels, inventory, claim: evidence(inventory), now: Timestamp::now() }
+    Publication { labels, inventory, evidence: evidence(inventory), now: Timestamp::now() }
 }
 
 /// Nothing was read if a call hangs before the driver reported its version, or if the bus was never readable.

@@ -187,7 +187,7 @@ impl Drop for WatcherGuard {
 mod tests {
     use octavo_model::inventory::{Inventory, NvmlState};
     use octavo_store::clock::{Clock, Moment};
-    use octavo_store::fleet::{Freshness, ReportingAgent, StatusDigest};
+    use octavo_store::fleet::{Freshness, ReportingAgent, StatusSummary};
     use octavo_stream::protocol::{Parts, Run};
     use tokio::sync::{Semaphore, watch};
     use tokio::time::Instant;
@@ -206,10 +206,10 @@ mod tests {
             run: Run { epoch: 1, boot_id: "b".to_owned() },
             agent_version: version.to_owned(),
         };
-        let digest = StatusDigest::new(&inventory, Arc::default(), None);
+        let summary = StatusSummary::new(&inventory, Arc::default(), None);
         let freshness = Freshness::new(Moment::from_millis(0), Duration::from_hours(1));
         let mut fleet = Fleet::default();
-        let node = Node::new(origin, Parts::default(), digest, freshness);
+        let node = Node::new(origin, Parts::default(), summary, freshness);
         fleet.nodes.insert(Arc::new(node));
         fleet
     }

@@ -38,14 +38,14 @@ pub(super) async fn run(settings: &DemoSettings, colors: Colors) -> Result<Repor
         own: &own,
         directory: directory.path(),
     };
-    let ending = tokio::select! {
-        ending = play.run(&scenarios, &mut children) => ending,
+    let outcome = tokio::select! {
+        outcome = play.run(&scenarios, &mut children) => outcome,
         () = stop.received() => Ok(DemoOutcome::Stopped),
     };
     // A second Ctrl-C is not needed: a child that does not exit on request is killed.
     children.stop().await;
     directory.close().map_err(DemoError::Folder)?;
-    let last = match ending? {
+    let last = match outcome? {
         DemoOutcome::Complete(summary) => Some(summary),
         DemoOutcome::Stopped => Some(
             "==> stopped: all processes have exited and temporary files are removed".to_owned(),

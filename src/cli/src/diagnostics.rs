@@ -27,20 +27,20 @@ impl SourceText<'_> {
         errors: impl IntoIterator<Item = (SourcePosition, String)>,
     ) -> String {
         let errors = errors.into_iter();
-        errors.map(|(place, message)| self.at(Severity::Error, place, &message)).collect()
+        errors.map(|(position, message)| self.at(Severity::Error, position, &message)).collect()
     }
 
     /// Formats `message` for a position. A position of zero belongs to a generated layout without a file.
-    pub(super) fn at(&self, severity: Severity, place: SourcePosition, message: &str) -> String {
+    pub(super) fn at(&self, severity: Severity, position: SourcePosition, message: &str) -> String {
         let word = match severity {
             Severity::Error => "error",
             Severity::Warning => "warning",
         };
         let message = printable(message);
-        if place == SourcePosition::default() {
+        if position == SourcePosition::default() {
             return format!("{}: {word}: {message}\n", printable(self.name));
         }
-        render((self.name, self.text), place, (word, &message))
+        render((self.name, self.text), position, (word, &message))
     }
 }
 

@@ -165,6 +165,9 @@ pub(crate) enum CliError {
     /// The fleet has no node of this name.
     #[error("the fleet has no node {0}")]
     NoSuchNode(String),
+    /// The files of an archive cannot be stored.
+    #[error("cannot use a temporary file")]
+    TemporaryFile(#[source] io::Error),
     /// The user stopped the command before the archive was written.
     #[error("interrupted; {} was not written", .file.display())]
     Interrupted {
@@ -248,6 +251,7 @@ impl CliError {
             Self::AgentGone { .. } | Self::AgentTimeout(_) => Some(
                 "check the agent's log; the change is recorded in the journal and resumes later",
             ),
+            Self::TemporaryFile(_) => Some("specify a directory with free space in TMPDIR"),
             Self::NoSuchNode(_) => Some("`octavo nodes -o name` lists the nodes of the fleet"),
             Self::NoNamespace => {
                 Some("specify --namespace; OpenDataHub uses opendatahub or redhat-ods-applications")

@@ -7,8 +7,10 @@
 //! availability.rs  availability of each type
 //! node.rs          one node, as `octavo inspect` shows a machine
 //! format.rs        common format of states, ages and amounts
+//! absent_types.rs  requested types that the fleet does not have
 //! ```
 
+pub(super) mod absent_types;
 mod availability;
 #[cfg(test)]
 mod consistency;
@@ -23,8 +25,6 @@ use octavo_client::{Client, RequestPath, segment};
 use octavo_fleet::api::{NodeDetail, NodeList, NodeRow, TypeList, TypeRow};
 use octavo_fleet::availability::AvailabilityList;
 use octavo_fleet::summary::NodeState;
-use octavo_model::accelerators::Catalog;
-use octavo_model::similar_names;
 
 use super::output::render;
 use super::text::{count_noun, first_names, printable};
@@ -63,14 +63,15 @@ pub(super) async fn nodes(settings: &NodesSettings, colors: Colors) -> Result<Re
     } else if list.items.len() < list.total {
         notes.push(format!("showing {} of {} nodes", list.items.len(), list.total));
     }
-    Ok(Report::with_notes(output, &notes, Exit::Done))
+    let unknown = absent_types::unknown(&client, &settings.filter.types).await?;
+    Ok(report(output, notes, unknown))
 }
 
 /// Runs `octavo types`.
 pub(super) async fn types(settings: &TypesSettings, colors: Colors) -> Result<Report, CliError> {
     let client = Client::connect(&settings.server).await?;
     let mut types: TypeList = client.get(&RequestPath::new("/api/v1/types")).await?;
-    let absent = absent(&settings.types, &types.items);
+    let absent = absent_types::absent(&settings.types, &types);
     let wanted =
         |name: &str| settings.types.is_empty() || settings.types.iter().any(|one| one == name);
     types.items.retain(|row| wanted(format::type_name(&row.of_all)));
@@ -100,28 +101,7 @@ pub(super) async fn types(settings: &TypesSettings, colors: Colors) -> Result<Re
     if types.items.is_empty() && absent.is_empty() {
         notes.push("no devices in the fleet".to_owned());
     }
-    let exit = if absent.is_empty() { Exit::Done } else { Exit::Failed };
-    notes.extend(absent);
-    Ok(Report::with_notes(output, &notes, exit))
-}
-
-/// Returns a note for each wanted type without devices, with the most similar type of the fleet or the catalog.
-fn absent(wanted: &[String], types: &[TypeRow]) -> Vec<String> {
-    let in_fleet: Vec<&str> = types.iter().map(|row| format::type_name(&row.of_all)).collect();
-    let missing = wanted.iter().filter(|name| !in_fleet.contains(&name.as_str()));
-    let catalog = Catalog::built_in();
-    let notes = missing.map(|name| {
-        let products = catalog.products().iter().map(|product| product.type_name.as_str());
-        let note = format!("the fleet has no devices of type {name}");
-        if products.clone().any(|known| known == name) {
-            return note;
-        }
-        match similar_names::closest(name, in_fleet.iter().copied().chain(products)) {
-            Some(similar) => format!("{note}; did you mean {similar}?"),
-            None => format!("{note}; `octavo types` lists the types of the fleet"),
-        }
-    });
-    notes.collect()
+    Ok(report(output, notes, absent))
 }
 
 /// Runs `octavo availability`.
@@ -139,7 +119,15 @@ pub(super) async fn availability(
     names.dedup();
     let text = || availability::text(&list, printed, colors);
     let output = render(printed.format, &list, names, text)?;
-    Ok(Report::with_notes(output, &availability::notes(&list), Exit::Done))
+    let unknown = absent_types::unknown(&client, &settings.types).await?;
+    Ok(report(output, availability::notes(&list), unknown))
+}
+
+/// Returns the report of an answer; requested types that do not exist are a failure.
+pub(super) fn report(output: String, mut notes: Vec<String>, absent_types: Vec<String>) -> Report {
+    let exit = if absent_types.is_empty() { Exit::Done } else { Exit::Failed };
+    notes.extend(absent_types);
+    Report::with_notes(output, &notes, exit)
 }
 
 /// Returns all nodes, unless the requester is not authorized to see them.

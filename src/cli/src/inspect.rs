@@ -19,7 +19,7 @@ mod table;
 
 use octavo_model::inventory::Inventory;
 
-pub(super) use self::table::Columns;
+pub(super) use self::format::Columns;
 use super::text::lines;
 use super::{CliError, Exit, Report, json, yaml};
 use crate::settings::inspect::{InspectFormat, InspectSettings};

@@ -42,7 +42,7 @@ impl LayoutSource {
             Err(errors) => {
                 let source = SourceText { name: &name, text: &text };
                 let text =
-                    source.errors(errors.iter().map(|error| (error.place(), error.to_string())));
+                    source.errors(errors.iter().map(|error| (error.position(), error.to_string())));
                 Err(LayoutFileErrors { text, count: errors.len() })
             }
         })
@@ -87,7 +87,7 @@ impl LayoutSource {
         let page = self.page();
         let warnings = self.warnings.iter().map(|warning| {
             let message = warning.to_string();
-            page.at(Severity::Warning, warning.place(), &message)
+            page.at(Severity::Warning, warning.position(), &message)
         });
         warnings.collect()
     }

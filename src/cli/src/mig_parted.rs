@@ -145,12 +145,12 @@ async fn exported(open: OpenHardware<'_>, settings: &ExportSettings) -> Result<R
 /// Returns the layout of GPUs that cannot be partitioned.
 fn whole_gpus(name: &str) -> Layout {
     let rule = Rule {
-        place: SourcePosition::default(),
+        position: SourcePosition::default(),
         devices: Selector::All,
         mig: Some(MigSpec::Disabled),
         time_slicing: None,
     };
-    Layout { name: name.to_owned(), place: SourcePosition::default(), rules: vec![rule] }
+    Layout { name: name.to_owned(), position: SourcePosition::default(), rules: vec![rule] }
 }
 
 async fn checkpointed(

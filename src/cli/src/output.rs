@@ -3,8 +3,9 @@
 use std::io::{self, ErrorKind, Write};
 
 use serde::Serialize;
+use terminal_size::{Width, terminal_size_of};
 
-use super::text::{lines, printable};
+use super::text::{WIDTH, lines, printable};
 use super::{CliError, Report, json, yaml};
 use crate::settings::fleet::FleetFormat;
 
@@ -49,6 +50,11 @@ pub(super) fn out(text: &str) -> Result<OutputState, CliError> {
 /// Prints to standard error. Errors are ignored, because there is nowhere left to report them.
 pub(super) fn note(text: &str) {
     let _ = write_all(&mut io::stderr().lock(), &format!("{text}\n"));
+}
+
+/// Returns the width of the terminal that is standard error.
+pub(super) fn width_of_stderr() -> usize {
+    terminal_size_of(io::stderr()).map_or(WIDTH, |(Width(columns), _)| usize::from(columns))
 }
 
 /// Overwrites the last `drawn` rows of a terminal, on standard error. Every row must fit on one line.

@@ -17,6 +17,7 @@ use octavo_fleet::hardware_profile::document::{
     ProfileDetail, ProfileList, ProfileRow, ProfileSource,
 };
 
+use super::fleet::{self, absent_types};
 use super::output::render;
 use super::text::{count_noun, printable};
 use super::{CliError, Exit, Report};
@@ -41,7 +42,8 @@ pub(super) async fn run(
 }
 
 async fn list(settings: &ProfileFilter, colors: Colors) -> Result<Report, CliError> {
-    let list = read(settings).await?;
+    let client = Client::connect(&settings.server).await?;
+    let list = read_by(&client, settings).await?;
     let printed = settings.output;
     let text = || table::list(&list.items, printed, colors);
     let output = render(printed.format, &list, names(&list.items), text)?;
@@ -52,10 +54,13 @@ async fn list(settings: &ProfileFilter, colors: Colors) -> Result<Report, CliErr
         1 => notes.push("1 profile has problems; see `octavo profiles check`".to_owned()),
         _ => notes.push(format!("{troubled} profiles have problems; see `octavo profiles check`")),
     }
+    let mut unknown = Vec::new();
     if list.items.is_empty() {
         notes.push(nothing(&list).to_owned());
+        // A profile can be for a type that the fleet does not have.
+        unknown = absent_types::unknown(&client, settings.type_name.as_slice()).await?;
     }
-    Ok(Report::with_notes(output, &notes, Exit::Done))
+    Ok(fleet::report(output, notes, unknown))
 }
 
 async fn show(settings: &ShowSettings, colors: Colors) -> Result<Report, CliError> {
@@ -82,7 +87,8 @@ pub(super) fn target(namespace: Option<&str>, name: &str) -> RequestPath {
 }
 
 async fn check(settings: &CheckSettings, colors: Colors) -> Result<Report, CliError> {
-    let mut list = read(&settings.filter).await?;
+    let client = Client::connect(&settings.filter.server).await?;
+    let mut list = read_by(&client, &settings.filter).await?;
     let names = &settings.names;
     let is_wanted = |row: &ProfileRow| names.iter().any(|name| is_named(row, name));
     list.items.retain(|row| names.is_empty() || is_wanted(row));
@@ -110,10 +116,6 @@ async fn check(settings: &CheckSettings, colors: Colors) -> Result<Report, CliEr
         (false, false) => Exit::Done,
     };
     Ok(Report::with_notes(output, &notes, exit))
-}
-
-async fn read(settings: &ProfileFilter) -> Result<ProfileList, CliError> {
-    read_by(&Client::connect(&settings.server).await?, settings).await
 }
 
 async fn read_by(client: &Client, settings: &ProfileFilter) -> Result<ProfileList, CliError> {

@@ -56,7 +56,7 @@ pub(super) fn resolve_layout(
     inventory: &Inventory,
 ) -> Result<ResolvedLayout, RejectedLayout> {
     let resolved = resolve(layout, source.layouts.dialect, inventory).map_err(|errors| {
-        let reasons = errors.iter().map(|error| (error.place, error.to_string()));
+        let reasons = errors.iter().map(|error| (error.position, error.to_string()));
         let notes = source.page().errors(reasons);
         let report = Report { notes, exit: exit(&errors), ..Report::default() };
         RejectedLayout { report, errors }
@@ -74,7 +74,7 @@ pub(super) fn warnings(source: &LayoutSource, warnings: &[RuleWarning]) -> Strin
     let page = source.page();
     let here = warnings
         .iter()
-        .map(|warning| page.at(Severity::Warning, warning.place, &warning.to_string()));
+        .map(|warning| page.at(Severity::Warning, warning.position, &warning.to_string()));
     source.warnings().into_iter().chain(here).collect()
 }
 

@@ -108,8 +108,8 @@ fn infeasible(inventory: &Inventory, plan: &NodePlan) -> String {
             return None;
         };
         let device = devices::find(inventory, planned.pci)?;
-        let words = PlanFormatter::new(inventory, planned.pci);
-        let (device, rule) = (DeviceRef::from_device(device), words.rule(&why.rule));
+        let formatter = PlanFormatter::new(inventory, planned.pci);
+        let (device, rule) = (DeviceRef::from_device(device), formatter.rule(&why.rule));
         Some(format!("error: {device}: {rule}\n"))
     });
     all.collect()

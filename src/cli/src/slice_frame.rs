@@ -5,12 +5,21 @@
 
 use std::collections::BTreeSet;
 
-use octavo_model::inventory::DeviceProcesses;
+use octavo_model::inventory::{DeviceProcesses, InstanceUse};
 use octavo_model::slices::words as say;
 
 use super::style::Style;
 use super::text::{length, lines, pieces};
 use crate::settings::Colors;
+
+/// How the style of a cell is drawn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ink {
+    /// Colored words: a free slice, or a change.
+    Words,
+    /// Colored background: an instance that exists and stays.
+    Filled,
+}
 
 /// Columns between the left edge and the right one, the right one included.
 const FRAME_WIDTH: usize = 72;
@@ -23,13 +32,14 @@ pub(super) struct Cell {
     pub(super) mark: char,
     pub(super) paragraphs: Vec<String>,
     pub(super) style: Style,
+    pub(super) ink: Ink,
 }
 
 impl Cell {
     /// A GPU that is not partitioned.
     pub(super) fn whole(slices: u32, usage: DeviceProcesses<'_>) -> Self {
         let style = match usage {
-            DeviceProcesses::Known([]) => Style::Plain,
+            DeviceProcesses::Known([]) => Style::Good,
             DeviceProcesses::Unknown | DeviceProcesses::Known(_) => Style::Warning,
         };
         Self {
@@ -37,12 +47,30 @@ impl Cell {
             mark: ' ',
             paragraphs: vec![format!("one whole GPU, {}", say::whole_gpu_usage(usage))],
             style,
+            ink: Ink::Filled,
         }
     }
 
     /// A slice without an instance.
     pub(super) fn free() -> Self {
-        Self { slices: 1, mark: ' ', paragraphs: vec!["free".to_owned()], style: Style::Faint }
+        Self {
+            slices: 1,
+            mark: ' ',
+            paragraphs: vec!["free".to_owned()],
+            style: Style::Good,
+            ink: Ink::Words,
+        }
+    }
+}
+
+/// Returns the style of an instance with this use.
+pub(super) fn use_style(how: &InstanceUse) -> Style {
+    match how {
+        InstanceUse::Idle => Style::Good,
+        InstanceUse::Unknown
+        | InstanceUse::NoComputeInstance
+        | InstanceUse::InUse
+        | InstanceUse::InUseBy(_) => Style::Warning,
     }
 }
 
@@ -130,11 +158,43 @@ fn words(cells: &[Cell], width: usize, colors: Colors) -> Vec<String> {
                     mark if number == 0 => ("", format!("{mark}{words}")),
                     _ => (" ", words.to_owned()),
                 };
-                let words = cell.style.paint(&words, colors);
-                format!("{blank}{words}{}", " ".repeat(pad))
+                let pad = " ".repeat(pad);
+                match cell.ink {
+                    Ink::Words => format!("{blank}{}{pad}", cell.style.paint(&words, colors)),
+                    Ink::Filled => cell.style.fill(&format!("{blank}{words}{pad}"), colors),
+                }
             })
             .collect();
         format!("  |{}|", drawn.join("|"))
     };
     (0..height).map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cell(style: Style, ink: Ink, mark: char) -> Cell {
+        Cell { slices: 1, mark, paragraphs: vec!["a".to_owned()], style, ink }
+    }
+
+    #[test]
+    fn instances_are_filled_and_free_slices_and_changes_have_colored_words() {
+        let cells = [
+            cell(Style::Warning, Ink::Filled, ' '),
+            cell(Style::Bad, Ink::Filled, '!'),
+            cell(Style::Bad, Ink::Words, '-'),
+            Cell::free(),
+        ];
+        let plain = frame(&cells, 4, Colors::Off);
+        let blank = " ".repeat(15);
+        let row = format!("  | a{blank}|!a{blank}|-a{blank}| free{}|", " ".repeat(12));
+        assert_eq!(plain.lines().nth(2), Some(row.as_str()));
+        let colored = frame(&cells, 4, Colors::On);
+        let row = format!(
+            "  |\u{1b}[30;43m a{blank}\u{1b}[0m|\u{1b}[97;41m!a{blank}\u{1b}[0m|\u{1b}[31m-a\u{1b}[0m{blank}| \u{1b}[32mfree\u{1b}[0m{}|",
+            " ".repeat(12)
+        );
+        assert_eq!(colored.lines().nth(2), Some(row.as_str()));
+    }
 }

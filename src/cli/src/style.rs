@@ -32,17 +32,36 @@ impl From<Tone> for Style {
     }
 }
 
+fn with_code(code: &str, text: &str, colors: Colors) -> String {
+    if code.is_empty() || colors == Colors::Off {
+        return text.to_owned();
+    }
+    format!("\u{1b}[{code}m{text}\u{1b}[0m")
+}
+
 impl Style {
     /// Colors `text`.
     pub(super) fn paint(self, text: &str, colors: Colors) -> String {
-        let code = match (colors, self) {
-            (Colors::Off, _) | (Colors::On, Self::Plain) => return text.to_owned(),
-            (Colors::On, Self::Strong) => "1",
-            (Colors::On, Self::Faint) => "2",
-            (Colors::On, Self::Good) => "32",
-            (Colors::On, Self::Warning) => "33",
-            (Colors::On, Self::Bad) => "31",
+        let code = match self {
+            Self::Plain => "",
+            Self::Strong => "1",
+            Self::Faint => "2",
+            Self::Good => "32",
+            Self::Warning => "33",
+            Self::Bad => "31",
         };
-        format!("\u{1b}[{code}m{text}\u{1b}[0m")
+        with_code(code, text, colors)
+    }
+
+    /// Colors the background of `text`, if its style has a color.
+    pub(super) fn fill(self, text: &str, colors: Colors) -> String {
+        let code = match self {
+            Self::Plain | Self::Strong | Self::Faint => return self.paint(text, colors),
+            // Black on green and on yellow, white on red: each is readable in light and dark terminals.
+            Self::Good => "30;42",
+            Self::Warning => "30;43",
+            Self::Bad => "97;41",
+        };
+        with_code(code, text, colors)
     }
 }

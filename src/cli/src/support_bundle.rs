@@ -1,7 +1,7 @@
 //! `octavo support-bundle`: status, diagnosis, logs and versions of a node or of the fleet in one archive.
 //!
 //! ```text
-//! contents.rs  files of the archive, as documents and texts
+//! contents.rs  files of the archive, in a temporary file
 //! fleet.rs     files of the fleet: from the aggregator and the API server
 //! archive.rs   the archive in the format tar.gz
 //! redaction    (crate `client`) removes secrets and replaces names
@@ -14,6 +14,7 @@ mod archive;
 mod contents;
 mod fleet;
 
+use std::io;
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
@@ -22,6 +23,7 @@ use octavo_engine::store::history;
 use octavo_node::doctor::Diagnosis;
 use octavo_toolkit::error::chain;
 
+use self::archive::Archive;
 use self::contents::Contents;
 use super::doctor::NodeDiagnosis;
 use super::output::note;
@@ -49,24 +51,39 @@ pub(super) async fn collect(
             fleet::contents(settings).await
         }
     };
-    let mut contents = tokio::select! {
+    let contents = tokio::select! {
         contents = collected => contents?,
         () = stop.received() => return Err(CliError::Interrupted { file }),
     };
-    contents.remove_secrets();
-    if settings.redact {
-        contents.replace_names();
-    }
-    let files = contents.files();
-    write(&files, &name, &file)?;
-    Ok(report(&files, contents.errors(), &file))
+    let missing = contents.missing();
+    let (archive, files) = compress(contents, settings.redact, &name).map_err(|source| {
+        let path = file.clone();
+        CliError::Write(DurableError { action: "create the archive", path, source })
+    })?;
+    write(&archive, &file)?;
+    Ok(report(&files, missing, &file))
+}
+
+/// Returns the archive, and the paths and sizes of its files.
+fn compress(
+    contents: Contents,
+    redact: bool,
+    name: &str,
+) -> io::Result<(Vec<u8>, Vec<(String, usize)>)> {
+    let mut archive = Archive::new(name);
+    let mut files = Vec::new();
+    contents.write_files(redact, |path, text| {
+        files.push((path.to_owned(), text.len()));
+        archive.add(path, text)
+    })?;
+    Ok((archive.finish()?, files))
 }
 
 async fn this_node(
     settings: &SupportBundleSettings,
     here: &impl AsyncFn() -> Result<NodeDiagnosis, CliError>,
 ) -> Result<Contents, CliError> {
-    let mut contents = Contents::default();
+    let mut contents = Contents::new()?;
     note("Reading this node");
     let NodeDiagnosis { inventory, findings } = here().await?;
     contents.add_document("inventory.json", &*inventory)?;
@@ -79,15 +96,11 @@ async fn this_node(
     Ok(contents)
 }
 
-fn write(files: &[(String, String)], name: &str, file: &Path) -> Result<(), CliError> {
-    let archive = archive::compress(files, name).map_err(|source| {
-        let path = file.to_owned();
-        CliError::Write(DurableError { action: "create the archive", path, source })
-    })?;
+fn write(archive: &[u8], file: &Path) -> Result<(), CliError> {
     let mut draft = file.as_os_str().to_owned();
     draft.push(".part");
     let draft = PathBuf::from(draft);
-    durable::replace(file, &draft, &archive, MODE).map_err(|error| {
+    durable::replace(file, &draft, archive, MODE).map_err(|error| {
         // The first error is the one to report.
         let _ = durable::remove(&draft);
         CliError::Write(error)
@@ -95,15 +108,14 @@ fn write(files: &[(String, String)], name: &str, file: &Path) -> Result<(), CliE
 }
 
 /// Lists the files of the archive.
-fn report(files: &[(String, String)], missing: &[String], file: &Path) -> Report {
-    let rows =
-        files.iter().map(|(path, text)| format!("  {}  {}", size(text.len()), printable(path)));
+fn report(files: &[(String, usize)], missing: usize, file: &Path) -> Report {
+    let rows = files.iter().map(|(path, bytes)| format!("  {}  {}", size(*bytes), printable(path)));
     let head =
         format!("Wrote {} with {}:", file.display(), count_noun(files.len(), "file", "files"));
     let output = lines([head].into_iter().chain(rows));
     let mut notes: Vec<String> = Vec::new();
-    if !missing.is_empty() {
-        let missing = count_noun(missing.len(), "part", "parts");
+    if missing > 0 {
+        let missing = count_noun(missing, "part", "parts");
         notes.push(format!("{missing} could not be read; errors.txt has the reasons"));
     }
     notes.push("check the content before you share the archive".to_owned());

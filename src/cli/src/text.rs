@@ -2,12 +2,12 @@
 
 use std::fmt::Display;
 
-pub(super) use octavo_model::text::{count_noun, first_names, printable};
+pub(super) use octavo_model::text::{count_noun, first_names, printable, shorten};
 
 use super::style::Style;
 use crate::settings::{Colors, Headers};
 
-/// Assumed width of a terminal.
+/// Width of folded text, and of a terminal whose width is unknown.
 pub(super) const WIDTH: usize = 80;
 
 /// Placeholder for a missing value.

@@ -6,9 +6,10 @@ use octavo_client::{Client, RequestPath};
 use octavo_fleet::usage::{UsageSum, UsageSummary};
 use octavo_model::id::TypeName;
 
+use super::fleet::absent_types;
 use super::output::render;
 use super::text::{self, Cell, count_noun};
-use super::{CliError, Exit, Report};
+use super::{CliError, Report, fleet};
 use crate::settings::Colors;
 use crate::settings::fleet::OutputOptions;
 use crate::settings::usage::{UsageGrouping, UsageSettings};
@@ -29,7 +30,8 @@ pub(super) async fn usage(settings: &UsageSettings, colors: Colors) -> Result<Re
     names.dedup();
     let text = || table(&summary.items, settings.by, printed, colors);
     let output = render(printed.format, &summary, names, text)?;
-    Ok(Report::with_notes(output, &notes(&summary, is_empty), Exit::Done))
+    let unknown = absent_types::unknown(&client, &settings.types).await?;
+    Ok(fleet::report(output, notes(&summary, is_empty), unknown))
 }
 
 fn notes(summary: &UsageSummary, is_empty: bool) -> Vec<String> {

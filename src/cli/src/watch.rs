@@ -22,7 +22,8 @@ use octavo_client::Client;
 use tokio::signal::unix::{SignalKind, signal};
 
 use self::event_feed::EventFeed;
-use super::{CliError, Exit, Report};
+use super::fleet::absent_types;
+use super::{CliError, Exit, Report, fleet};
 use crate::settings::fleet::{FleetFormat, WatchSettings};
 use crate::settings::{Colors, OutputMode};
 
@@ -34,6 +35,11 @@ pub(super) async fn watch(
 ) -> Result<Report, CliError> {
     let mut stop = StopSignal::new().map_err(CliError::Runtime)?;
     let client = Client::connect(&settings.server).await?;
+    // A misspelled type would never have a change to show.
+    let unknown = absent_types::unknown(&client, &settings.filter.types).await?;
+    if !unknown.is_empty() {
+        return Ok(fleet::report(String::new(), Vec::new(), unknown));
+    }
     let table = matches!(settings.output.format, FleetFormat::Table | FleetFormat::Wide);
     let feed: EventFeed = EventFeed::new(client);
     if table && screen == OutputMode::Redraw {

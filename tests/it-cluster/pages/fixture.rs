@@ -20,7 +20,7 @@ use octavo_pages as pages;
 use octavo_planner::reconcile::NodeLayoutStatus;
 use octavo_store::availability::Counter;
 use octavo_store::clock::{Clock, Moment};
-use octavo_store::fleet::{Fleet, Freshness, Node, ReportingAgent, StatusDigest};
+use octavo_store::fleet::{Fleet, Freshness, Node, ReportingAgent, StatusSummary};
 use octavo_store::profiles::Profiles;
 use octavo_store::stats::Stats;
 use octavo_store::view::FleetView;
@@ -241,5 +241,5 @@ fn layout_status(
         agent_version: "0.1.0".to_owned(),
     };
     let parts = status::encode(inventory, &labels, layout);
-    Node::new(origin, parts, StatusDigest::new(inventory, Arc::new(labels), layout), freshness)
+    Node::new(origin, parts, StatusSummary::new(inventory, Arc::new(labels), layout), freshness)
 }

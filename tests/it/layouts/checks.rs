@@ -34,14 +34,14 @@ pub(crate) fn check(text: &str, machines: &[Inventory]) -> bool {
         Err(errors) => {
             assert!(!errors.is_empty(), "refused without a word");
             for error in &errors {
-                within(text, error.place(), &error.to_string());
-                render(("f", text), error.place(), ("error", error));
+                within(text, error.position(), &error.to_string());
+                render(("f", text), error.position(), ("error", error));
             }
             false
         }
         Ok(parsed) => {
             for warning in &parsed.warnings {
-                within(text, warning.place(), &warning.to_string());
+                within(text, warning.position(), &warning.to_string());
             }
             again(&parsed.layouts);
             for machine in machines {
@@ -55,7 +55,7 @@ pub(crate) fn check(text: &str, machines: &[Inventory]) -> bool {
 /// Removes source positions, so that equal layouts of different files compare equal.
 pub(crate) fn without_places(mut layouts: Layouts) -> Layouts {
     for layout in &mut layouts.layouts {
-        layout.place = SourcePosition::default();
+        layout.position = SourcePosition::default();
         layout.rules.iter_mut().for_each(clear_places);
     }
     layouts
@@ -63,10 +63,10 @@ pub(crate) fn without_places(mut layouts: Layouts) -> Layouts {
 
 fn clear_places(rule: &mut Rule) {
     use octavo_planner::layout::MigSpec;
-    rule.place = SourcePosition::default();
+    rule.position = SourcePosition::default();
     if let Some(MigSpec::Enabled(counts)) = &mut rule.mig {
         for count in counts {
-            count.place = SourcePosition::default();
+            count.position = SourcePosition::default();
         }
     }
     rule.time_slicing = rule.time_slicing.take().map(TimeSlicing::without_positions);
@@ -129,12 +129,15 @@ pub(crate) fn given(offers: &Offers) {
 
 /// A location is that of a character or directly after the last one of a line.
 #[track_caller]
-fn within(text: &str, place: SourcePosition, message: &str) {
+fn within(text: &str, position: SourcePosition, message: &str) {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let unix = text.replace("\r\n", "\n").replace('\r', "\n");
-    let line = usize::try_from(place.line).unwrap().checked_sub(1);
+    let line = usize::try_from(position.line).unwrap().checked_sub(1);
     let line = line.and_then(|index| unix.split('\n').nth(index));
     let width = line.map_or(0, |line| line.chars().count() + 1);
-    let column = usize::try_from(place.column).unwrap();
-    assert!((1..=width).contains(&column), "{place} is outside of the text: {message}\n{text:?}");
+    let column = usize::try_from(position.column).unwrap();
+    assert!(
+        (1..=width).contains(&column),
+        "{position} is outside of the text: {message}\n{text:?}"
+    );
 }

@@ -51,7 +51,7 @@ fn ours() -> impl Strategy<Value = Layouts> {
 fn theirs() -> impl Strategy<Value = Layouts> {
     let rule = (option::of(some_indices()), option::of(filters()), spec());
     let rule = rule.prop_map(|(index, device_filter, mig)| Rule {
-        place: SourcePosition::default(),
+        position: SourcePosition::default(),
         devices: if index.is_none() && device_filter.is_none() {
             Selector::All
         } else {
@@ -69,7 +69,7 @@ fn file(
     rules: impl Strategy<Value = Vec<Rule>>,
 ) -> impl Strategy<Value = Layouts> {
     btree_map(names, rules, 1..4).prop_map(move |named| {
-        let layout = |(name, rules)| Layout { name, place: SourcePosition::default(), rules };
+        let layout = |(name, rules)| Layout { name, position: SourcePosition::default(), rules };
         Layouts { dialect, layouts: named.into_iter().map(layout).collect() }
     })
 }
@@ -82,7 +82,7 @@ fn rule(devices: impl Strategy<Value = Selector>) -> impl Strategy<Value = Rule>
         (spec(), sharing()).prop_map(|(mig, sharing)| (Some(mig), Some(sharing))),
     ];
     (devices, requested).prop_map(|(devices, (mig, time_slicing))| Rule {
-        place: SourcePosition::default(),
+        position: SourcePosition::default(),
         devices,
         mig,
         time_slicing,
@@ -160,7 +160,7 @@ fn profile() -> impl Strategy<Value = ProfileName> {
 fn spec() -> impl Strategy<Value = MigSpec> {
     let counts = btree_map(profile(), 1..=u32::MAX, 0..5).prop_map(|counts| {
         let count =
-            |(profile, count)| ProfileCount { place: SourcePosition::default(), profile, count };
+            |(profile, count)| ProfileCount { position: SourcePosition::default(), profile, count };
         MigSpec::Enabled(counts.into_iter().map(count).collect())
     });
     prop_oneof![Just(MigSpec::Disabled), counts]
@@ -183,7 +183,7 @@ pub(crate) fn sharing() -> impl Strategy<Value = TimeSlicing> {
             }
         }
         TimeSlicing {
-            place: SourcePosition::default(),
+            position: SourcePosition::default(),
             slice: slice.filter(|_| !shares.is_empty()),
             shares,
         }
@@ -200,7 +200,7 @@ fn share(of: impl Strategy<Value = ShareTarget>) -> impl Strategy<Value = Share>
     let replicas = Share::MIN_REPLICAS..=Share::MAX_REPLICAS;
     let all = (of, replicas, rename, any::<bool>(), memory);
     all.prop_map(|(of, replicas, rename, fail, memory)| Share {
-        place: SourcePosition::default(),
+        position: SourcePosition::default(),
         of,
         replicas,
         rename,

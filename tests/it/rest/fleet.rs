@@ -17,7 +17,7 @@ use octavo_node::labels::{self, Options};
 use octavo_node::sharing::usage::Usage;
 use octavo_store::availability::Counter;
 use octavo_store::clock::{Clock, Moment};
-use octavo_store::fleet::{Fleet, Freshness, Node, ReportingAgent, StatusDigest};
+use octavo_store::fleet::{Fleet, Freshness, Node, ReportingAgent, StatusSummary};
 use octavo_store::profiles::Profiles;
 use octavo_store::stats::Stats;
 use octavo_store::view::FleetView;
@@ -156,7 +156,7 @@ impl Aggregator {
         self.store(Node::new(
             origin,
             parts,
-            StatusDigest::new(inventory, Arc::new(labels), None),
+            StatusSummary::new(inventory, Arc::new(labels), None),
             freshness,
         ));
     }

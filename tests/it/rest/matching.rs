@@ -85,7 +85,7 @@ async fn matching_types_list_free_devices_and_those_after_a_change() {
     assert_eq!(best["couldBecome"], json!({"onOneNode": 3, "how": "by repartitioning mixed-1"}));
     assert_eq!(
         reported(&later["refused"][0]["why"]),
-        "needs 80 GB or more per device; it has 24.1 GB; needs 3 on one node; no node has more than 1"
+        "needs 74.5 GiB or more per device; it has 22.4 GiB; needs 3 on one node; no node has more than 1"
     );
 }
 

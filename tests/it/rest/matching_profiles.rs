@@ -122,7 +122,7 @@ async fn ac_006_profiles_are_ranked_by_what_scheduler_would_place() {
         (&json!("a/large"), "needs 2; the profile allows at most 1".to_owned())
     );
     assert!(
-        texts(&refused[1]["why"]).starts_with("needs 80 GB or more per device; it has 24.1 GB"),
+        texts(&refused[1]["why"]).starts_with("needs 74.5 GiB or more per device; it has 22.4 GiB"),
         "{refused}"
     );
 }

@@ -121,7 +121,7 @@ async fn ac_005_profiles_show_purpose_and_availability() {
         *row,
         json!({
             "name": "large", "namespace": "a", "displayName": "Premium GPU",
-            "acceleratorType": L4, "memory": "22 GiB", "architecture": "Ada Lovelace", "available": 2,
+            "acceleratorType": L4, "memory": "22.4 GiB", "architecture": "Ada Lovelace", "available": 2,
         })
     );
     let list = aggregator.get("/api/v1/profiles").await.json();

@@ -6,7 +6,7 @@ use octavo_model::reading::{MemoryUse, Percent};
 use octavo_model::reason::Reason;
 use octavo_model::resource::{ResourceName, ShareId};
 use octavo_model::sharing_status::{
-    DeviceProvider, HandOff, Health, ResourceStatus, SharingStatus, UnitStatus,
+    DeviceProvider, HandOffConfig, Health, ResourceStatus, SharingStatus, UnitStatus,
 };
 use octavo_node::sharing::usage::{DeviceUsage, Tenant, UnitUsage, Usage};
 use serde_json::{Value, json};
@@ -80,7 +80,10 @@ pub(crate) fn give(aggregator: &Aggregator, node: &str) {
         }],
         retained: Vec::new(),
         named: None,
-        hand_off: Some(HandOff { key: "shared".to_owned(), config: "version: v1\n".to_owned() }),
+        hand_off: Some(HandOffConfig {
+            key: "shared".to_owned(),
+            config: "version: v1\n".to_owned(),
+        }),
     };
     aggregator.share(node, &report, &usage);
 }

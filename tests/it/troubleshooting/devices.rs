@@ -47,7 +47,7 @@ fn unresponsive_device_is_shown_with_reason_beside_others() {
     node.machine.faults("- {call: nvmlDeviceGetMemoryInfo*, gpu: 0, return: UNKNOWN}");
     let shown = node.command_output(&["inspect"]);
     problem.assert_quoted("octavo inspect", &shown);
-    assert!(shown.contains("40960Mi"), "{shown}");
+    assert!(shown.contains("40 GiB"), "{shown}");
 }
 
 #[test]

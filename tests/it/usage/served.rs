@@ -199,7 +199,7 @@ async fn agent_reports_container_over_its_share_in_log_and_metrics() {
     .unwrap();
     let line = &agent.2;
     assert!(
-        line.contains("container main uses 40.0 GiB of an 80 GiB GPU shared by 3; fair share 26.")
+        line.contains("container main uses 40 GiB of a 79.6 GiB GPU shared by 3; fair share 26.")
             && line.ends_with("(GPU 0) pods=team/a"),
         "{line}"
     );

@@ -1,11 +1,10 @@
-//! The engine's journal entries and the jobs built from them.
+//! The engine's journal entries.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use octavo_model::id::PciAddress;
 use octavo_model::inventory::Inventory;
-use octavo_planner::layout::{Targets, current_target};
+use octavo_planner::layout::Targets;
 use octavo_planner::plan::{self, PlanInput, plan};
 use octavo_planner::reconcile::{
     ApplyRecord, ApplyRecordEntry, ApplyState, ChangeOutcome, ChangeRequest, Decision,
@@ -129,33 +128,6 @@ impl Engine {
             self.write_reached_to_history(inventory, wanted, entry);
         }
         self.write_journal();
-    }
-
-    pub(super) fn jobs(&self, task: RoundInput<'_>) -> Vec<ChangeRequest> {
-        let targets = task.targets.devices.iter();
-        targets
-            .filter(|target| task.decision.change.contains(&target.pci))
-            .map(|target| {
-                let mut target = target.clone();
-                let begun = self.journal_entry(task.inventory, target.pci);
-                if let Some(entry) = begun
-                    && task.decision.finish.contains(&target.pci)
-                {
-                    target.mig = Some(entry.target.clone());
-                }
-                let device = task.inventory.device(target.pci);
-                let has = || device.and_then(|device| current_target(device.mig.state()?));
-                ChangeRequest {
-                    inventory: Arc::clone(task.inventory),
-                    target,
-                    previous: begun.map_or_else(has, |entry| entry.previous.clone()),
-                    resumed: begun.is_some(),
-                    holders: task.holders.to_vec(),
-                    policy: self.settings.policy,
-                    limits: self.settings.limits,
-                }
-            })
-            .collect()
     }
 
     /// Returns whether any device differs from its target. On a node that is in its desired layout, the holders are not

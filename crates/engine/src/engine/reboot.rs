@@ -38,12 +38,12 @@ impl Engine {
     ) -> Vec<PciAddress> {
         let mut reset = Vec::new();
         for outcome in outcomes {
-            if let ChangeOutcome::NeedsReset { scope, .. } = &outcome.ending {
+            if let ChangeOutcome::NeedsReset { scope, .. } = &outcome.result {
                 let resets = &self.settings.resets;
                 let inventory = hardware.latest();
                 let done = resets.perform(hardware, &inventory, scope, &self.usage_probe).await;
                 reset.extend(done.reset.then_some(outcome.pci));
-                outcome.ending = done.ending;
+                outcome.result = done.result;
             }
         }
         reset
@@ -60,14 +60,14 @@ impl Engine {
             return;
         };
         let waits =
-            |outcome: &&mut Outcome| matches!(outcome.ending, ChangeOutcome::NeedsReset { .. });
+            |outcome: &&mut Outcome| matches!(outcome.result, ChangeOutcome::NeedsReset { .. });
         let mut waiting = outcomes.iter_mut().filter(waits);
         let Some(first) = waiting.next() else {
             return;
         };
         if let Err(cause) = self.authorize_reboot(inventory, layout).await {
             for outcome in std::iter::once(first).chain(waiting) {
-                if let ChangeOutcome::NeedsReset { causes, .. } = &mut outcome.ending {
+                if let ChangeOutcome::NeedsReset { causes, .. } = &mut outcome.result {
                     causes.push(cause.clone());
                 }
             }

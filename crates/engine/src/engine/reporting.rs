@@ -32,8 +32,8 @@ impl Engine {
                 ApplyState::Pending { .. } | ApplyState::Applying | ApplyState::Ended(_) => false,
             };
             if left {
-                let words = PlanFormatter::new(inventory, pci);
-                let (device, message) = (words.device(pci), state.message(&words));
+                let formatter = PlanFormatter::new(inventory, pci);
+                let (device, message) = (formatter.device(pci), state.message(&formatter));
                 let reason = state.reason();
                 let text = format!("{device}: {reason}: {message}");
                 if self.logged.get(&pci) != Some(&text) {
@@ -66,14 +66,14 @@ impl Engine {
         outcome: &Outcome,
     ) {
         let device = PlanFormatter::new(inventory, outcome.pci).device(outcome.pci);
-        let message = outcome.ending.message(&PlanFormatter::new(inventory, outcome.pci));
-        if outcome.ending == ChangeOutcome::Applied {
+        let message = outcome.result.message(&PlanFormatter::new(inventory, outcome.pci));
+        if outcome.result == ChangeOutcome::Applied {
             let took = outcome.took.as_millis();
             let reason = Reason::Applied.as_str();
             info!(reason = %reason, "{device}: {reason} in {took} ms");
         } else {
-            let text = format!("{device}: {}: {message}", outcome.ending.reason());
-            warn!(reason = %outcome.ending.reason(), "{text}");
+            let text = format!("{device}: {}: {message}", outcome.result.reason());
+            warn!(reason = %outcome.result.reason(), "{text}");
             self.logged.insert(outcome.pci, text);
         }
         if outcome.work.created > 0 || outcome.work.destroyed > 0 {
@@ -81,8 +81,8 @@ impl Engine {
         }
         let now = self.began.elapsed();
         let after = (inventory, holders);
-        self.node.ended(now, after, outcome.pci, outcome.ending.clone());
-        if outcome.ending.is_settled()
+        self.node.ended(now, after, outcome.pci, outcome.result.clone());
+        if outcome.result.is_settled()
             && let Some(record) = &mut self.record
         {
             record.devices.retain(|entry| entry.pci != outcome.pci);
@@ -178,14 +178,14 @@ impl Engine {
             let Some(other) = others.get(&outcome.pci) else {
                 continue;
             };
-            let state = ApplyState::Ended(outcome.ending.clone()).without_arguments();
-            let words = PlanFormatter::new(inventory, outcome.pci);
+            let state = ApplyState::Ended(outcome.result.clone()).without_arguments();
+            let formatter = PlanFormatter::new(inventory, outcome.pci);
             let change = InterruptedChange {
                 pci: outcome.pci,
-                name: words.device(outcome.pci),
+                name: formatter.device(outcome.pci),
                 layout: other.clone(),
                 state: state.reason().into(),
-                message: state.message(&words),
+                message: state.message(&formatter),
             };
             self.interrupted.insert(outcome.pci, change);
         }
@@ -225,14 +225,14 @@ impl Engine {
 fn attempt(inventory: &Inventory, outcome: &Outcome) -> DeviceAttempt {
     DeviceAttempt {
         pci: outcome.pci.to_string(),
-        result: outcome.ending.reason().into(),
-        message: outcome.ending.message(&PlanFormatter::new(inventory, outcome.pci)),
+        result: outcome.result.reason().into(),
+        message: outcome.result.message(&PlanFormatter::new(inventory, outcome.pci)),
         destroyed: outcome.work.destroyed,
         created: outcome.work.created,
         retries: outcome.work.retries,
         rolled_back: outcome.work.rollbacks > 0,
         duration_ms: millis(outcome.took),
-        hardware_ms: millis(outcome.hardware),
+        hardware_ms: millis(outcome.driver_time),
     }
 }
 

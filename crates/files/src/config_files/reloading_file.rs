@@ -152,7 +152,7 @@ pub(super) fn read_text(
 pub(super) fn first_problems(errors: &[LayoutError], limit: usize, more: &str) -> String {
     let shown = errors.iter().take(limit);
     let mut shown: Vec<String> =
-        shown.map(|error| format!("line {}: {error}", error.place())).collect();
+        shown.map(|error| format!("line {}: {error}", error.position())).collect();
     let hidden = errors.len().saturating_sub(limit);
     if hidden > 0 {
         shown.push(format!("and {hidden} more{more}"));

@@ -64,10 +64,10 @@ pub(super) fn read(root: &YamlNode, findings: &mut Findings) -> Option<Layouts> 
     }
     let time_slicing = match file.non_null("sharing") {
         Some(node) => sharing(node, findings)?,
-        None => no_sharing(root.place),
+        None => no_sharing(root.position),
     };
     let rule = Rule {
-        place: time_slicing.place,
+        position: time_slicing.position,
         devices: Selector::All,
         mig: None,
         time_slicing: Some(time_slicing),
@@ -76,7 +76,7 @@ pub(super) fn read(root: &YamlNode, findings: &mut Findings) -> Option<Layouts> 
         dialect: Dialect::DevicePlugin,
         layouts: vec![Layout {
             name: LAYOUT_NAME.to_owned(),
-            place: root.place,
+            position: root.position,
             rules: vec![rule],
         }],
     })
@@ -91,8 +91,8 @@ fn read_bool(mapping: Mapping<'_>, key: &'static str, findings: &mut Findings) -
 }
 
 /// Time-slicing without any shared resource.
-fn no_sharing(place: SourcePosition) -> TimeSlicing {
-    TimeSlicing { place, shares: Vec::new(), slice: None }
+fn no_sharing(position: SourcePosition) -> TimeSlicing {
+    TimeSlicing { position, shares: Vec::new(), slice: None }
 }
 
 fn sharing(node: &YamlNode, findings: &mut Findings) -> Option<TimeSlicing> {
@@ -103,11 +103,11 @@ fn sharing(node: &YamlNode, findings: &mut Findings) -> Option<TimeSlicing> {
             Some(_) => LayoutProblem::MpsWithTimeSlicing,
             None => LayoutProblem::MpsUnsupported,
         };
-        findings.error(mps.place, problem);
+        findings.error(mps.position, problem);
     }
     match slicing {
         Some(node) => time_slicing(node, findings),
-        None => Some(no_sharing(node.place)),
+        None => Some(no_sharing(node.position)),
     }
 }
 
@@ -129,7 +129,7 @@ fn time_slicing(node: &YamlNode, findings: &mut Findings) -> Option<TimeSlicing>
     };
     let shares = time_slicing::list(resources, RESOURCE, read, findings);
     Some(TimeSlicing {
-        place: node.place,
+        position: node.position,
         shares: shares.into_iter().collect::<Option<_>>()?,
         slice: None,
     })
@@ -152,19 +152,19 @@ fn share(resource: Mapping<'_>, findings: &mut Findings) -> Option<Share> {
         && let Some(entry) = resource.entry("devices")
     {
         let key = "devices";
-        findings.warning(entry.place, WarningProblem::IgnoredByDevicePlugin { key });
+        findings.warning(entry.position, WarningProblem::IgnoredByDevicePlugin { key });
     }
-    let place = resource.place;
-    Some(Share { place, rename: rename?, ..Share { of, ..Share::everything(replicas?) } })
+    let position = resource.position;
+    Some(Share { position, rename: rename?, ..Share { of, ..Share::everything(replicas?) } })
 }
 
 fn read_rename(entry: &Entry, findings: &mut Findings) -> Option<ResourceRename> {
     let node = &entry.value;
     let text = scalar::text(node);
     let text = findings.expect(text, node, "rename", "a string such as nvidia.com/gpu-small")?;
-    let name = time_slicing::name((node.place, text), MAX_RESOURCE_NAME_CHARS, findings)?;
+    let name = time_slicing::name((node.position, text), MAX_RESOURCE_NAME_CHARS, findings)?;
     let key = "rename";
-    findings.warning(entry.place, WarningProblem::IgnoredByDevicePlugin { key });
+    findings.warning(entry.position, WarningProblem::IgnoredByDevicePlugin { key });
     Some(ResourceRename::To(name))
 }
 
@@ -184,11 +184,11 @@ fn resources(node: &YamlNode, findings: &mut Findings) {
             findings.required(resource, "pattern", example);
             let name = findings.required(resource, "name", example);
             if let Some((node, text)) = name.and_then(|node| Some((node, scalar::text(node)?))) {
-                time_slicing::name((node.place, text), MAX_RESOURCE_NAME_CHARS, findings);
+                time_slicing::name((node.position, text), MAX_RESOURCE_NAME_CHARS, findings);
             }
         }
     }
-    findings.warning(node.place, WarningProblem::Resources);
+    findings.warning(node.position, WarningProblem::Resources);
 }
 
 fn imex(node: &YamlNode, findings: &mut Findings) {
@@ -206,5 +206,5 @@ fn imex(node: &YamlNode, findings: &mut Findings) {
             findings.wrong_kind(node, "channelIDs", "[] or [0]");
         }
     }
-    findings.warning(node.place, WarningProblem::Imex);
+    findings.warning(node.position, WarningProblem::Imex);
 }

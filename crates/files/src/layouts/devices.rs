@@ -52,7 +52,7 @@ fn criteria(node: &YamlNode, findings: &mut Findings) -> Option<Criteria> {
     let pci = devices.get("pci").map(|node| ids(node, "pci", findings));
     let type_name = devices.get("type").map(|node| ids(node, "type", findings));
     let memory = devices.get("memoryAtLeast");
-    let memory = memory.map(|node| findings.accept(scalar::memory(node), node.place));
+    let memory = memory.map(|node| findings.accept(scalar::memory(node), node.position));
     let mig_capable = devices
         .get("migCapable")
         .map(|node| findings.expect(scalar::boolean(node), node, "migCapable", "true or false"));
@@ -91,16 +91,16 @@ pub(super) fn unique_indices(
     let mut sorted: Vec<(IndexRange, SourcePosition)> = ranges.clone();
     sorted.sort();
     let mut last: Option<(IndexRange, SourcePosition)> = None;
-    for (range, place) in sorted {
+    for (range, position) in sorted {
         if let Some((before, first)) = last
             && before.last >= range.first
         {
-            let (first, second) = (first.min(place), first.max(place));
+            let (first, second) = (first.min(position), first.max(position));
             let value = range.first.to_string();
             findings.error(second, LayoutProblem::DuplicateValue { value, first });
             return None;
         }
-        last = Some((range, place));
+        last = Some((range, position));
     }
     Some(ranges.into_iter().map(|(range, _)| range).collect())
 }
@@ -114,7 +114,7 @@ fn one_index(
     let range = findings.expect(scalar::range(node), node, what, expected)?;
     if range.last < range.first {
         let range = node.describe();
-        findings.error(node.place, LayoutProblem::ReversedRange { range });
+        findings.error(node.position, LayoutProblem::ReversedRange { range });
         return None;
     }
     Some(range)
@@ -128,11 +128,12 @@ where
     let read = |node: &YamlNode, findings: &mut Findings| {
         let text = scalar::text(node).filter(|text| text.len() <= 253 && !node.is_null());
         let text = findings.expect(text, node, what, "a string or a list of strings")?;
-        findings.accept(text.parse(), node.place)
+        findings.accept(text.parse(), node.position)
     };
     let ids: Vec<(T, SourcePosition)> = one_or_many(node, what, read, findings)?;
     let mut seen = BTreeMap::new();
-    let all_unique = ids.iter().all(|(id, place)| findings.unique(&mut seen, id.clone(), *place));
+    let all_unique =
+        ids.iter().all(|(id, position)| findings.unique(&mut seen, id.clone(), *position));
     all_unique.then(|| ids.into_iter().map(|(id, _)| id).collect())
 }
 
@@ -144,12 +145,12 @@ fn one_or_many<T>(
     findings: &mut Findings,
 ) -> Option<Vec<(T, SourcePosition)>> {
     let Value::List(items) = &node.value else {
-        return read(node, findings).map(|value| vec![(value, node.place)]);
+        return read(node, findings).map(|value| vec![(value, node.position)]);
     };
     if !findings.not_empty(node, what, EXAMPLE) {
         return None;
     }
     let read: Vec<Option<(T, SourcePosition)>> =
-        items.iter().map(|item| Some((read(item, findings)?, item.place))).collect();
+        items.iter().map(|item| Some((read(item, findings)?, item.position))).collect();
     read.into_iter().collect()
 }

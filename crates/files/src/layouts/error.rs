@@ -10,7 +10,7 @@ use thiserror::Error;
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{problem}")]
 pub struct Positioned<P> {
-    place: SourcePosition,
+    position: SourcePosition,
     problem: P,
 }
 
@@ -21,13 +21,13 @@ pub type LayoutError = Positioned<LayoutProblem>;
 pub type LayoutWarning = Positioned<WarningProblem>;
 
 impl<P> Positioned<P> {
-    pub(super) fn new(place: SourcePosition, problem: P) -> Self {
-        Self { place, problem }
+    pub(super) fn new(position: SourcePosition, problem: P) -> Self {
+        Self { position, problem }
     }
 
     /// Position of the problem: always within the text or directly behind its end.
-    pub fn place(&self) -> SourcePosition {
-        self.place
+    pub fn position(&self) -> SourcePosition {
+        self.position
     }
 }
 

@@ -32,23 +32,23 @@ pub(super) struct MappingShape {
 /// A mapping of the file.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Mapping<'n> {
-    pub(super) place: SourcePosition,
+    pub(super) position: SourcePosition,
     pub(super) entries: &'n [Entry],
     /// Description for messages, such as "a rule".
     pub(super) what: &'static str,
 }
 
 impl Findings {
-    pub(super) fn error(&mut self, place: SourcePosition, problem: LayoutProblem) {
+    pub(super) fn error(&mut self, position: SourcePosition, problem: LayoutProblem) {
         // Keeps one error more than is reported, to detect that there are more.
         if self.errors.len() <= LayoutProblem::MAX_ERRORS {
-            self.errors.push(LayoutError::new(place, problem));
+            self.errors.push(LayoutError::new(position, problem));
         }
     }
 
-    pub(super) fn warning(&mut self, place: SourcePosition, problem: WarningProblem) {
+    pub(super) fn warning(&mut self, position: SourcePosition, problem: WarningProblem) {
         if self.warnings.len() < LayoutProblem::MAX_ERRORS {
-            self.warnings.push(LayoutWarning::new(place, problem));
+            self.warnings.push(LayoutWarning::new(position, problem));
         }
     }
 
@@ -69,9 +69,9 @@ impl Findings {
             Some(read) if errors.is_empty() => Ok(read),
             Some(_) | None => {
                 let more = errors.len() > LayoutProblem::MAX_ERRORS;
-                errors.sort_by_key(LayoutError::place);
+                errors.sort_by_key(LayoutError::position);
                 if more && let Some(last) = errors.pop() {
-                    errors.push(LayoutError::new(last.place(), LayoutProblem::TooManyErrors));
+                    errors.push(LayoutError::new(last.position(), LayoutProblem::TooManyErrors));
                 }
                 Err(errors)
             }
@@ -86,7 +86,7 @@ impl Findings {
         expected: &'static str,
     ) {
         let found = node.describe();
-        self.error(node.place, LayoutProblem::WrongKind { what, expected, found });
+        self.error(node.position, LayoutProblem::WrongKind { what, expected, found });
     }
 
     /// Returns `value`, which was parsed from `node`. An absent value is reported as one of the wrong type.
@@ -107,9 +107,9 @@ impl Findings {
     pub(super) fn accept<T>(
         &mut self,
         value: Result<T, impl Into<LayoutProblem>>,
-        place: SourcePosition,
+        position: SourcePosition,
     ) -> Option<T> {
-        value.map_err(|problem| self.error(place, problem.into())).ok()
+        value.map_err(|problem| self.error(position, problem.into())).ok()
     }
 
     /// Reports a list or mapping without entries, and returns whether there are any.
@@ -125,7 +125,7 @@ impl Findings {
             Value::Map(entries) => entries.is_empty(),
         };
         if is_empty {
-            self.error(node.place, LayoutProblem::Empty { what, example });
+            self.error(node.position, LayoutProblem::Empty { what, example });
         }
         !is_empty
     }
@@ -135,16 +135,16 @@ impl Findings {
         &mut self,
         seen: &mut BTreeMap<T, SourcePosition>,
         value: T,
-        place: SourcePosition,
+        position: SourcePosition,
     ) -> bool {
         match seen.entry(value) {
             BTreeEntry::Vacant(new) => {
-                new.insert(place);
+                new.insert(position);
                 true
             }
             BTreeEntry::Occupied(known) => {
                 let (value, first) = (known.key().to_string(), *known.get());
-                self.error(place, LayoutProblem::DuplicateValue { value, first });
+                self.error(position, LayoutProblem::DuplicateValue { value, first });
                 false
             }
         }
@@ -164,9 +164,9 @@ impl Findings {
                 nearest: similar_names::closest(&entry.key, shape.keys.iter().copied()),
                 known: shape.keys,
             };
-            self.error(entry.place, problem);
+            self.error(entry.position, problem);
         }
-        Some(Mapping { place: node.place, entries, what: shape.what })
+        Some(Mapping { position: node.position, entries, what: shape.what })
     }
 
     /// Returns the value of a required key. A missing key is reported.
@@ -179,7 +179,7 @@ impl Findings {
         let found = mapping.get(key);
         if found.is_none() {
             let problem = LayoutProblem::MissingKey { key, within: mapping.what, example };
-            self.error(mapping.place, problem);
+            self.error(mapping.position, problem);
         }
         found
     }

@@ -40,8 +40,8 @@ pub(super) fn read(root: &YamlNode, findings: &mut Findings) -> Option<Layouts> 
         };
         // `16` and `0x10` are different keys but the same name.
         if let Some(known) = layouts.iter().find(|known| known.name == layout.name) {
-            let (key, first) = (quoted(&layout.name), known.place);
-            findings.error(entry.place, LayoutProblem::DuplicateKey { key, first });
+            let (key, first) = (quoted(&layout.name), known.position);
+            findings.error(entry.position, LayoutProblem::DuplicateKey { key, first });
         }
         layouts.push(layout);
     }
@@ -54,20 +54,20 @@ const LONGEST_NAME: usize = 253;
 fn layout(entry: &Entry, findings: &mut Findings) -> Option<Layout> {
     if entry.key.chars().count() > LONGEST_NAME {
         let most = LONGEST_NAME;
-        findings.error(entry.place, LayoutProblem::LongName { most });
+        findings.error(entry.position, LayoutProblem::LongName { most });
         return None;
     }
     let number = entry.plain.then(|| scalar::number_as_name(&entry.key));
     let name = number.flatten().unwrap_or_else(|| entry.key.to_string());
     if !is_label_value(&name) {
         let name = quoted(&name);
-        findings.warning(entry.place, WarningProblem::Name { name });
+        findings.warning(entry.position, WarningProblem::Name { name });
     }
     let node = &entry.value;
     let items = findings.expect(node.items(), node, "a configuration", "a list of rules")?;
     findings.not_empty(node, "a configuration", EXAMPLE);
     let rules = items.iter().filter_map(|item| rule(item, findings));
-    Some(Layout { name, place: entry.place, rules: rules.collect() })
+    Some(Layout { name, position: entry.position, rules: rules.collect() })
 }
 
 fn rule(node: &YamlNode, findings: &mut Findings) -> Option<Rule> {
@@ -81,7 +81,7 @@ fn rule(node: &YamlNode, findings: &mut Findings) -> Option<Rule> {
     };
     let mig = read_mig(rule, findings);
     Some(Rule {
-        place: node.place,
+        position: node.position,
         devices: selector(index?, filter?),
         mig: Some(mig?),
         time_slicing: None,
@@ -140,7 +140,7 @@ fn one_filter(node: &YamlNode, findings: &mut Findings) -> Option<DeviceFilter> 
     let text = findings.expect(text, node, "device-filter", expected)?;
     let found = quoted(text);
     let filter = scalar::filter(text).ok_or(LayoutProblem::InvalidDeviceFilter { found });
-    findings.accept(filter, node.place)
+    findings.accept(filter, node.position)
 }
 
 fn read_mig(rule: Mapping<'_>, findings: &mut Findings) -> Option<MigSpec> {
@@ -155,8 +155,8 @@ fn read_mig(rule: Mapping<'_>, findings: &mut Findings) -> Option<MigSpec> {
         (false, None) => Some(MigSpec::Disabled),
         (false, Some(counts)) => {
             if !counts?.is_empty() {
-                let place = devices.map_or(rule.place, |node| node.place);
-                findings.error(place, LayoutProblem::PartitionsWithoutMig);
+                let position = devices.map_or(rule.position, |node| node.position);
+                findings.error(position, LayoutProblem::PartitionsWithoutMig);
                 return None;
             }
             Some(MigSpec::Disabled)
@@ -168,7 +168,7 @@ fn read_mig(rule: Mapping<'_>, findings: &mut Findings) -> Option<MigSpec> {
                 within: "a rule with \"mig-enabled: true\"",
                 example: "\"mig-devices: {1g.10gb: 7}\", or {} for MIG on without partitions",
             };
-            findings.error(rule.place, problem);
+            findings.error(rule.position, problem);
             None
         }
     }
@@ -179,12 +179,12 @@ fn counts(node: &YamlNode, findings: &mut Findings) -> Option<Vec<ProfileCount>>
     let entries = findings.expect(node.entries(), node, "mig-devices", expected)?;
     let zeros = entries.iter().filter(|entry| scalar::number(&entry.value) == Some(0));
     if !entries.is_empty() && zeros.count() == entries.len() {
-        findings.error(node.place, LayoutProblem::AllZero);
+        findings.error(node.position, LayoutProblem::AllZero);
         return None;
     }
     Some(profiles::read(entries, findings, |entry, findings| {
         let profile = quoted(&entry.key);
-        findings.warning(entry.place, WarningProblem::ZeroCount { profile });
+        findings.warning(entry.position, WarningProblem::ZeroCount { profile });
         true
     }))
 }

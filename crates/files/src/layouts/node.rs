@@ -7,7 +7,7 @@ use octavo_model::source_position::SourcePosition;
 /// A value and its position.
 #[derive(Debug)]
 pub(super) struct YamlNode {
-    pub(super) place: SourcePosition,
+    pub(super) position: SourcePosition,
     pub(super) value: Value,
     /// Number of values, including this one and those behind aliases.
     pub(super) weight: usize,
@@ -32,7 +32,7 @@ pub(super) struct Scalar {
 /// A key, unique in its mapping, and its value.
 #[derive(Debug, Clone)]
 pub(super) struct Entry {
-    pub(super) place: SourcePosition,
+    pub(super) position: SourcePosition,
     pub(super) key: Rc<str>,
     /// Whether the key is unquoted.
     pub(super) plain: bool,

@@ -28,14 +28,14 @@ pub(super) fn read(root: &YamlNode, findings: &mut Findings) -> Option<Layouts> 
 fn layout(entry: &Entry, findings: &mut Findings) -> Option<Layout> {
     if !is_label_value(&entry.key) {
         let name = quoted(&entry.key);
-        findings.error(entry.place, LayoutProblem::Name { name });
+        findings.error(entry.position, LayoutProblem::Name { name });
     }
     let node = &entry.value;
     let items = findings.expect(node.items(), node, "a layout", "a list of rules")?;
     findings.not_empty(node, "a layout", LAYOUT_EXAMPLE);
     let rules: Vec<Rule> = items.iter().filter_map(|item| rule(item, findings)).collect();
     report_conflicts(&rules, findings);
-    Some(Layout { name: entry.key.to_string(), place: entry.place, rules })
+    Some(Layout { name: entry.key.to_string(), position: entry.position, rules })
 }
 
 /// Reports rules that conflict regardless of the devices.
@@ -43,8 +43,8 @@ fn report_conflicts(rules: &[Rule], findings: &mut Findings) {
     let mut rests = rules.iter().filter(|rule| rule.devices == Selector::Rest);
     if let Some(first) = rests.next() {
         for second in rests {
-            let first = first.place;
-            findings.error(second.place, LayoutProblem::DuplicateRestRule { first });
+            let first = first.position;
+            findings.error(second.position, LayoutProblem::DuplicateRestRule { first });
         }
     }
     for (index, rule) in rules.iter().enumerate() {
@@ -55,8 +55,8 @@ fn report_conflicts(rules: &[Rule], findings: &mut Findings) {
         let before = rules.iter().take(index).next();
         let after = rules.iter().skip(index + 1).find(|other| other.devices != Selector::All);
         if let Some(other) = before.or(after) {
-            let other = other.place;
-            findings.error(rule.place, LayoutProblem::AllWithOtherRules { other });
+            let other = other.position;
+            findings.error(rule.position, LayoutProblem::AllWithOtherRules { other });
         }
     }
 }
@@ -68,12 +68,12 @@ fn rule(node: &YamlNode, findings: &mut Findings) -> Option<Rule> {
         findings.required(rule, "devices", example).and_then(|node| devices::read(node, findings));
     let (mig, time_slicing) = (rule.get("mig"), rule.get("timeSlicing"));
     if mig.is_none() && time_slicing.is_none() {
-        findings.error(node.place, LayoutProblem::EmptyRule);
+        findings.error(node.position, LayoutProblem::EmptyRule);
     }
     let mig = mig.map(|node| read_mig(node, findings));
     let time_slicing = time_slicing.map(|node| time_slicing::read(node, findings));
     Some(Rule {
-        place: node.place,
+        position: node.position,
         devices: selector?,
         mig: devices::transpose_optional(mig)?,
         time_slicing: devices::transpose_optional(time_slicing)?,
@@ -88,7 +88,7 @@ fn read_mig(node: &YamlNode, findings: &mut Findings) -> Option<MigSpec> {
         }
         (_, Some("disabled")) => Some(MigSpec::Disabled),
         (_, Some("enabled")) => {
-            findings.error(node.place, LayoutProblem::MigEnabled);
+            findings.error(node.position, LayoutProblem::MigEnabled);
             None
         }
         (Value::Scalar(_) | Value::List(_), _) => {

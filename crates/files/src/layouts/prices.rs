@@ -51,16 +51,16 @@ fn read(file: Mapping<'_>, findings: &mut Findings) -> Option<PriceBook> {
         };
         if let Some(first) = seen.get(&(type_name.clone(), option)).copied() {
             let value = quoted(&format!("{type_name} {option}"));
-            findings.error(item.place, LayoutProblem::DuplicateValue { value, first });
+            findings.error(item.position, LayoutProblem::DuplicateValue { value, first });
             continue;
         }
-        seen.insert((type_name.clone(), option), item.place);
+        seen.insert((type_name.clone(), option), item.position);
         if let Some(prices) = &mut prices {
             prices.add(type_name, option, price);
         }
     }
     if let Some(item) = items.get(MAX_PRICES) {
-        findings.error(item.place, LayoutProblem::TooManyValues { most: MAX_PRICES });
+        findings.error(item.position, LayoutProblem::TooManyValues { most: MAX_PRICES });
     }
     prices
 }
@@ -72,7 +72,7 @@ fn read_price(
     let price = findings.mapping(node, PRICE)?;
     let type_name = findings
         .required(price, "type", "\"type: nvidia-h100-80gb\"")
-        .and_then(|node| findings.accept(scalar::text(node)?.parse(), node.place));
+        .and_then(|node| findings.accept(scalar::text(node)?.parse(), node.position));
     let option = match price.get("option") {
         Some(node) => value(node, "option", findings),
         None => Some(PurchaseOption::default()),
@@ -91,7 +91,7 @@ fn value<T: FromStr<Err = PriceError>>(
 ) -> Option<T> {
     let text = scalar::text(node).filter(|_| !node.is_null());
     let text = findings.expect(text, node, what, "a string")?;
-    findings.accept(text.parse(), node.place)
+    findings.accept(text.parse(), node.position)
 }
 
 #[cfg(test)]
@@ -102,7 +102,7 @@ mod tests {
 
     fn complaints(text: &str) -> Vec<String> {
         let errors = parse(text).unwrap_err();
-        let errors = errors.iter().map(|error| format!("{}: {error}", error.place()));
+        let errors = errors.iter().map(|error| format!("{}: {error}", error.position()));
         errors.collect()
     }
 

@@ -27,7 +27,7 @@ pub(super) fn read(
         if count.is_none() && !passed {
             let value = &entry.value;
             let (profile, found) = (quoted(&entry.key), value.describe());
-            findings.error(value.place, LayoutProblem::Count { profile, found });
+            findings.error(value.position, LayoutProblem::Count { profile, found });
         }
         let Some(profile) = profile else {
             continue;
@@ -35,12 +35,12 @@ pub(super) fn read(
         if let Some(first) = seen.get(&profile) {
             let problem =
                 LayoutProblem::DuplicateProfile { profile: profile.to_string(), first: *first };
-            findings.error(entry.place, problem);
+            findings.error(entry.position, problem);
             continue;
         }
-        seen.insert(profile.clone(), entry.place);
+        seen.insert(profile.clone(), entry.position);
         if let Some(count) = count {
-            counts.push(ProfileCount { place: entry.place, profile, count });
+            counts.push(ProfileCount { position: entry.position, profile, count });
         }
     }
     counts
@@ -54,13 +54,13 @@ pub(super) fn name(entry: &Entry, findings: &mut Findings) -> Option<ProfileName
         Ok(_) if shown.len() != entry.key.len() => Err(ProfileNameError::Malformed(shown)),
         parsed => parsed,
     };
-    let profile = findings.accept(profile, entry.place)?;
+    let profile = findings.accept(profile, entry.position)?;
     if let Some(attribute) = unknown_attribute(&entry.key) {
-        findings.error(entry.place, LayoutProblem::Attribute { attribute });
+        findings.error(entry.position, LayoutProblem::Attribute { attribute });
         return None;
     }
     if let Some(attribute) = repeated_attribute(&entry.key) {
-        findings.error(entry.place, LayoutProblem::DuplicateAttribute { attribute });
+        findings.error(entry.position, LayoutProblem::DuplicateAttribute { attribute });
         return None;
     }
     Some(profile)

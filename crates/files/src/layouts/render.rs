@@ -14,16 +14,16 @@ const MAX_COLUMNS_BEFORE: usize = 40;
 /// most one screen width of a line.
 pub fn render(
     (file, text): (&str, &str),
-    place: SourcePosition,
+    position: SourcePosition,
     (grade, message): (&str, &dyn fmt::Display),
 ) -> String {
-    let head = format!("{}:{place}: {grade}: {message}\n", sanitize(file));
-    let Some(line) = line_of(text, place.line) else {
+    let head = format!("{}:{position}: {grade}: {message}\n", sanitize(file));
+    let Some(line) = line_of(text, position.line) else {
         return head;
     };
-    let number = place.line.to_string();
+    let number = position.line.to_string();
     let margin = " ".repeat(number.len());
-    let (shown, before) = visible_window(line, place.column);
+    let (shown, before) = visible_window(line, position.column);
     format!("{head}{margin} |\n{number} | {shown}\n{margin} | {}^\n", " ".repeat(before))
 }
 

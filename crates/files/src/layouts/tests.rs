@@ -32,7 +32,7 @@ mig-configs:
 /// Removes source positions, so that equal layouts of different files compare equal.
 fn without_places(mut layouts: Layouts) -> Layouts {
     for layout in &mut layouts.layouts {
-        layout.place = SourcePosition::default();
+        layout.position = SourcePosition::default();
         layout.rules.iter_mut().for_each(clear_places);
     }
     layouts
@@ -40,10 +40,10 @@ fn without_places(mut layouts: Layouts) -> Layouts {
 
 fn clear_places(rule: &mut Rule) {
     use octavo_planner::layout::MigSpec;
-    rule.place = SourcePosition::default();
+    rule.position = SourcePosition::default();
     if let Some(MigSpec::Enabled(counts)) = &mut rule.mig {
         for count in counts {
-            count.place = SourcePosition::default();
+            count.position = SourcePosition::default();
         }
     }
     rule.time_slicing = rule.time_slicing.take().map(TimeSlicing::without_positions);
@@ -83,7 +83,7 @@ fn all_errors_are_reported_with_their_position() {
     let text = "version: v1\nmig-configs:\n  a:\n  - devices: [-1, 0]\n    mig-enabled: true\n    mig-device: {1g.5gb: 7}\n  b:\n  - devices: all\n    mig-enabled: true\n    mig-devices: {4c.3g.20gb: 1, 1g.5gb+foo: 1}\n";
     let errors = parse(text).unwrap_err();
     let errors: Vec<String> =
-        errors.iter().map(|error| format!("{} {error}", error.place())).collect();
+        errors.iter().map(|error| format!("{} {error}", error.position())).collect();
     assert_eq!(errors.len(), 5, "{errors:#?}");
     assert!(errors.contains(
         &"6:5 unknown key \"mig-device\" in a rule; did you mean \"mig-devices\"?".to_owned()
@@ -121,13 +121,13 @@ fn malformed_files_are_rejected_with_a_position() {
     ] {
         let errors = parse(text).unwrap_err();
         assert!(!errors.is_empty());
-        assert!(errors.iter().all(|error| error.place().line > 0));
+        assert!(errors.iter().all(|error| error.position().line > 0));
     }
 }
 
 #[test]
 fn marker_is_rendered_below_the_position() {
-    let place = SourcePosition { line: 2, column: 3 };
-    let shown = render(("f.yaml", "a: 1\n\tx\u{1b}b: 2\n"), place, ("error", &"no"));
+    let position = SourcePosition { line: 2, column: 3 };
+    let shown = render(("f.yaml", "a: 1\n\tx\u{1b}b: 2\n"), position, ("error", &"no"));
     assert_eq!(shown, "f.yaml:2:3: error: no\n  |\n2 |     x\u{fffd}b: 2\n  |      ^\n");
 }

@@ -57,7 +57,7 @@ pub(super) const RESOURCES: &str =
 /// Parses how devices are shared. Returns `None` if it is invalid.
 pub(super) fn read(node: &YamlNode, findings: &mut Findings) -> Option<TimeSlicing> {
     if scalar::text(node) == Some("disabled") {
-        return Some(TimeSlicing { place: node.place, shares: Vec::new(), slice: None });
+        return Some(TimeSlicing { position: node.position, shares: Vec::new(), slice: None });
     }
     let expected = "\"disabled\", or a mapping such as {replicas: 4}";
     findings.expect(node.entries(), node, TIME_SLICING.what, expected)?;
@@ -70,7 +70,7 @@ pub(super) fn read(node: &YamlNode, findings: &mut Findings) -> Option<TimeSlici
         shares.push(share(mapping, ShareTarget::AllUnits, findings));
     } else if let Some(idle) = mapping.entries.iter().find(|one| SHARE_KEYS.contains(&&*one.key)) {
         let key = idle.key.to_string();
-        findings.error(idle.place, LayoutProblem::RequiresReplicas { key });
+        findings.error(idle.position, LayoutProblem::RequiresReplicas { key });
     }
     if let Some(node) = profiles {
         shares.extend(profile_shares(node, findings));
@@ -83,7 +83,7 @@ pub(super) fn read(node: &YamlNode, findings: &mut Findings) -> Option<TimeSlici
         shares.extend(list(node, RESOURCE_SHARE, read, findings));
     }
     Some(TimeSlicing {
-        place: node.place,
+        position: node.position,
         shares: shares.into_iter().collect::<Option<_>>()?,
         slice: transpose_optional(slice)?,
     })
@@ -104,12 +104,12 @@ fn profile_shares(node: &YamlNode, findings: &mut Findings) -> Vec<Option<Share>
     let mut seen = BTreeMap::new();
     let shares = entries.iter().map(|entry| {
         let profile = profiles::name(entry, findings)?;
-        if !findings.unique(&mut seen, profile.clone(), entry.place) {
+        if !findings.unique(&mut seen, profile.clone(), entry.position) {
             return None;
         }
         let mapping = findings.mapping(&entry.value, PROFILE_SHARE)?;
         let share = share(mapping, ShareTarget::Profile(profile), findings)?;
-        Some(Share { place: entry.place, ..share })
+        Some(Share { position: entry.position, ..share })
     });
     shares.collect()
 }
@@ -130,10 +130,10 @@ pub(super) fn list(
         let share = read(findings.mapping(item, item_shape)?, findings)?;
         if let Some((of, first)) = seen.iter().find(|(of, _)| *of == share.of) {
             let (value, first) = (of.to_string(), *first);
-            findings.error(item.place, LayoutProblem::DuplicateValue { value, first });
+            findings.error(item.position, LayoutProblem::DuplicateValue { value, first });
             return None;
         }
-        seen.push((share.of.clone(), item.place));
+        seen.push((share.of.clone(), item.position));
         Some(share)
     });
     shares.collect()
@@ -150,9 +150,9 @@ fn share(mapping: Mapping<'_>, of: ShareTarget, findings: &mut Findings) -> Opti
     };
     let fail = flag(mapping, "failRequestsGreaterThanOne", findings);
     let memory = mapping.get("memoryPerReplica");
-    let memory = memory.map(|node| findings.accept(scalar::memory(node), node.place));
+    let memory = memory.map(|node| findings.accept(scalar::memory(node), node.position));
     Some(Share {
-        place: mapping.place,
+        position: mapping.position,
         of,
         replicas: replicas?,
         rename: rename?,
@@ -178,7 +178,7 @@ fn rename(node: &YamlNode, findings: &mut Findings) -> Option<ResourceRename> {
             let text = scalar::text(node).filter(|_| is_name);
             let expected = "true, false or a name such as nvidia.com/gpu-small";
             let text = findings.expect(text, node, "rename", expected)?;
-            name((node.place, text), MAX_RESOURCE_NAME_CHARS, findings).map(ResourceRename::To)
+            name((node.position, text), MAX_RESOURCE_NAME_CHARS, findings).map(ResourceRename::To)
         }
     }
 }
@@ -208,7 +208,7 @@ pub(super) fn resource(
     let text = scalar::text(node).filter(|_| !node.is_null());
     let text = findings.expect(text, node, "name", "a string such as nvidia.com/gpu")?;
     Some(ShareTarget::Resource {
-        name: name((node.place, text), longest, findings)?,
+        name: name((node.position, text), longest, findings)?,
         which: which?,
     })
 }
@@ -218,7 +218,7 @@ pub(super) const MAX_RESOURCE_NAME_CHARS: usize = 74;
 
 /// Parses a resource name. A name without a domain gets `nvidia.com/`, as in NVIDIA's plugin.
 pub(super) fn name(
-    (place, text): (SourcePosition, &str),
+    (position, text): (SourcePosition, &str),
     longest: usize,
     findings: &mut Findings,
 ) -> Option<ResourceName> {
@@ -226,7 +226,7 @@ pub(super) fn name(
     let whole = if text.starts_with(prefix) { text.to_owned() } else { format!("{prefix}{text}") };
     let name = whole.parse::<ResourceName>().ok().filter(|name| name.as_str().len() <= longest);
     let (found, most) = (quoted(text), longest);
-    findings.accept(name.ok_or(LayoutProblem::ResourceName { found, most }), place)
+    findings.accept(name.ok_or(LayoutProblem::ResourceName { found, most }), position)
 }
 
 /// Parses `all`, a count, or a list of indices, `i:j` and UUIDs.
@@ -254,7 +254,7 @@ fn read_items(nodes: &[Rc<YamlNode>], findings: &mut Findings) -> Option<Vec<Uni
         .iter()
         .map(|node| {
             let item = findings.expect(item(node), node, "a device", expected)?;
-            findings.unique(&mut seen, item.clone(), node.place).then_some(item)
+            findings.unique(&mut seen, item.clone(), node.position).then_some(item)
         })
         .collect();
     items.into_iter().collect()

@@ -25,8 +25,8 @@ pub(super) fn read(text: &str, findings: &mut Findings) -> Option<Rc<YamlNode>> 
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     match Builder::build(text, findings) {
         Ok(root) => Some(root),
-        Err((place, problem)) => {
-            findings.error(place, problem);
+        Err((position, problem)) => {
+            findings.error(position, problem);
             None
         }
     }
@@ -34,7 +34,7 @@ pub(super) fn read(text: &str, findings: &mut Findings) -> Option<Rc<YamlNode>> 
 
 /// An unfinished list or mapping.
 struct OpenNode {
-    place: SourcePosition,
+    position: SourcePosition,
     anchor: usize,
     weight: usize,
     content: Content,
@@ -79,23 +79,23 @@ impl<'f> Builder<'f> {
     }
 
     fn take(&mut self, event: Event<'_>, span: &Span) -> Result<(), PlacedProblem> {
-        let place = place(span.start.line(), span.start.col());
+        let position = position(span.start.line(), span.start.col());
         if event.tag().is_some() {
             let mark = span.tag_start().unwrap_or(span.start);
-            return Err((self::place(mark.line(), mark.col()), LayoutProblem::Tag));
+            return Err((self::position(mark.line(), mark.col()), LayoutProblem::Tag));
         }
         match event {
             Event::DocumentStart(..) if self.root.is_some() => {
-                Err((place, LayoutProblem::SecondDocument))
+                Err((position, LayoutProblem::SecondDocument))
             }
             Event::Scalar(text, style, anchor, _) => {
                 let plain = style == ScalarStyle::Plain;
                 let text = text.into_owned();
                 let value = Value::Scalar(Scalar { text, plain });
-                self.finish(anchor, YamlNode { place, value, weight: 1 })
+                self.finish(anchor, YamlNode { position, value, weight: 1 })
             }
             Event::SequenceStart(_, anchor, _) => {
-                self.begin(place, anchor, Content::List(Vec::new()))
+                self.begin(position, anchor, Content::List(Vec::new()))
             }
             Event::MappingStart(_, anchor, _) => {
                 let content = Content::Map {
@@ -104,14 +104,14 @@ impl<'f> Builder<'f> {
                     seen: BTreeMap::new(),
                     merged: Vec::new(),
                 };
-                self.begin(place, anchor, content)
+                self.begin(position, anchor, content)
             }
             Event::SequenceEnd | Event::MappingEnd => self.end(),
             Event::Alias(anchor) => {
                 let Some(target) = self.anchors.get(&anchor).map(Rc::clone) else {
-                    return Err((place, LayoutProblem::RecursiveAlias));
+                    return Err((position, LayoutProblem::RecursiveAlias));
                 };
-                self.add(target, place)
+                self.add(target, position)
             }
             Event::StreamStart
             | Event::StreamEnd
@@ -127,14 +127,14 @@ impl<'f> Builder<'f> {
 
     fn begin(
         &mut self,
-        place: SourcePosition,
+        position: SourcePosition,
         anchor: usize,
         content: Content,
     ) -> Result<(), PlacedProblem> {
         if self.open.len() >= MAX_DEPTH {
-            return Err((place, LayoutProblem::TooDeep { most: MAX_DEPTH }));
+            return Err((position, LayoutProblem::TooDeep { most: MAX_DEPTH }));
         }
-        self.open.push(OpenNode { place, anchor, weight: 1, content });
+        self.open.push(OpenNode { position, anchor, weight: 1, content });
         Ok(())
     }
 
@@ -142,7 +142,7 @@ impl<'f> Builder<'f> {
         let Some(open) = self.open.pop() else {
             return Ok(());
         };
-        let OpenNode { place, anchor, mut weight, content } = open;
+        let OpenNode { position, anchor, mut weight, content } = open;
         let value = match content {
             Content::List(items) => Value::List(items),
             Content::Map { mut entries, mut seen, merged, .. } => {
@@ -152,28 +152,28 @@ impl<'f> Builder<'f> {
                 Value::Map(entries)
             }
         };
-        self.finish(anchor, YamlNode { place, value, weight })
+        self.finish(anchor, YamlNode { position, value, weight })
     }
 
     fn finish(&mut self, anchor: usize, node: YamlNode) -> Result<(), PlacedProblem> {
-        let (place, node) = (node.place, Rc::new(node));
+        let (position, node) = (node.position, Rc::new(node));
         if anchor != 0 {
             self.anchors.insert(anchor, Rc::clone(&node));
         }
-        self.add(node, place)
+        self.add(node, position)
     }
 
-    /// Adds a finished node to its parent. `place` is the position of the alias if the node is inserted through one.
-    fn add(&mut self, node: Rc<YamlNode>, place: SourcePosition) -> Result<(), PlacedProblem> {
+    /// Adds a finished node to its parent. `position` is the position of the alias if the node is inserted through one.
+    fn add(&mut self, node: Rc<YamlNode>, position: SourcePosition) -> Result<(), PlacedProblem> {
         let Some(open) = self.open.last_mut() else {
             self.root = Some(node);
             return Ok(());
         };
-        open.weight = add_weight(open.weight, node.weight, place)?;
+        open.weight = add_weight(open.weight, node.weight, position)?;
         match &mut open.content {
             Content::List(items) => items.push(node),
             Content::Map { entries, key, seen, merged } => match key.take() {
-                None => *key = Some(as_key(&node, place)?),
+                None => *key = Some(as_key(&node, position)?),
                 Some((at, text, plain)) if plain && *text == *"<<" => merged.push((at, node)),
                 Some((at, text, plain)) => {
                     if let Some(first) = seen.get(&text).copied() {
@@ -181,7 +181,7 @@ impl<'f> Builder<'f> {
                         self.findings.error(at, LayoutProblem::DuplicateKey { key, first });
                     } else {
                         seen.insert(Rc::clone(&text), at);
-                        entries.push(Entry { place: at, key: text, plain, value: node });
+                        entries.push(Entry { position: at, key: text, plain, value: node });
                     }
                 }
             },
@@ -192,22 +192,26 @@ impl<'f> Builder<'f> {
 
 fn as_key(
     node: &YamlNode,
-    place: SourcePosition,
+    position: SourcePosition,
 ) -> Result<(SourcePosition, Rc<str>, bool), PlacedProblem> {
     match &node.value {
         Value::Scalar(scalar) if !node.is_null() => {
-            Ok((place, Rc::from(&*scalar.text), scalar.plain))
+            Ok((position, Rc::from(&*scalar.text), scalar.plain))
         }
         Value::Scalar(_) | Value::List(_) | Value::Map(_) => {
-            Err((place, LayoutProblem::KeyNotText))
+            Err((position, LayoutProblem::KeyNotText))
         }
     }
 }
 
-fn add_weight(weight: usize, more: usize, place: SourcePosition) -> Result<usize, PlacedProblem> {
+fn add_weight(
+    weight: usize,
+    more: usize,
+    position: SourcePosition,
+) -> Result<usize, PlacedProblem> {
     let sum = weight.saturating_add(more);
     if sum > MAX_VALUES {
-        return Err((place, LayoutProblem::TooManyValues { most: MAX_VALUES }));
+        return Err((position, LayoutProblem::TooManyValues { most: MAX_VALUES }));
     }
     Ok(sum)
 }
@@ -232,7 +236,7 @@ fn merge(
             if seen.contains_key(&other.key) {
                 continue;
             }
-            seen.insert(Rc::clone(&other.key), other.place);
+            seen.insert(Rc::clone(&other.key), other.position);
             *weight = add_weight(*weight, other.value.weight, at)?;
             entries.push(other.clone());
         }
@@ -260,22 +264,22 @@ pub(super) fn check_characters(text: &str) -> Result<(), PlacedProblem> {
     let before = text.get(..at).unwrap_or_default();
     let breaks = before.matches(['\r', '\n']).count() - before.matches("\r\n").count();
     let column = before.chars().rev().take_while(|c| !matches!(c, '\r' | '\n'));
-    Err((place(breaks + 1, column.count()), LayoutProblem::Character(wrong)))
+    Err((position(breaks + 1, column.count()), LayoutProblem::Character(wrong)))
 }
 
 pub(super) fn syntax_error(error: &ScanError) -> PlacedProblem {
     let mark = error.marker();
-    let place = place(mark.line(), mark.col());
+    let position = position(mark.line(), mark.col());
     let problem = if *error.kind() == ErrorKind::RecursionLimitExceeded {
         LayoutProblem::TooDeep { most: MAX_DEPTH }
     } else {
         LayoutProblem::Syntax(error.info())
     };
-    (place, problem)
+    (position, problem)
 }
 
 /// Converts the parser's position: its lines start at one, its columns at zero.
-pub(super) fn place(line: usize, column: usize) -> SourcePosition {
+pub(super) fn position(line: usize, column: usize) -> SourcePosition {
     let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
     SourcePosition { line: count(line).max(1), column: count(column).saturating_add(1) }
 }

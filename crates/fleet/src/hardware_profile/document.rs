@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use octavo_model::id::TypeName;
+use octavo_model::quantity::Mebibytes;
 use octavo_model::reported::Reported;
+use octavo_model::text::format_memory;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_with::skip_serializing_none;
@@ -351,18 +353,10 @@ impl ProfileRow {
             namespace: self.namespace.clone(),
             display_name: self.display_name.clone(),
             accelerator_type: self.type_name.clone(),
-            memory: self.memory_mib.map(memory),
+            memory: self.memory_mib.map(|mib| format_memory(Mebibytes::new(mib))),
             architecture: self.architecture.clone(),
             available: self.available,
         }
-    }
-}
-
-/// Formats an amount of memory in MiB or GiB, whichever is shorter.
-fn memory(mib: u64) -> String {
-    match mib {
-        0..1024 => format!("{mib} MiB"),
-        _ => format!("{} GiB", mib.saturating_add(512) / 1024),
     }
 }
 

@@ -6,6 +6,7 @@ use std::str::FromStr;
 use octavo_model::accelerators::{Catalog, Lookup};
 use octavo_model::id::TypeName;
 use octavo_model::quantity::{ComputeCapability, Mebibytes};
+use octavo_model::text::format_memory;
 use serde::{Deserialize, Serialize};
 use serde_with::{
     DeserializeFromStr, DisplayFromStr, SerializeDisplay, serde_as, skip_serializing_none,
@@ -256,14 +257,8 @@ impl FromStr for Bytes {
 }
 
 impl fmt::Display for Bytes {
-    /// Formats the amount in gigabytes of 10^9 bytes, as vendors specify memory, with at most one decimal.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let tenths = self.0 / 100_000_000;
-        let text = match (tenths / 10, tenths % 10) {
-            (whole, 0) => format!("{whole} GB"),
-            (whole, tenth) => format!("{whole}.{tenth} GB"),
-        };
-        f.pad(&text)
+        f.pad(&format_memory(Mebibytes::from_bytes(self.0)))
     }
 }
 

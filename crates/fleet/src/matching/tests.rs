@@ -68,7 +68,7 @@ fn ac_006_80_gb_request_prefers_h200_over_a100_and_excludes_v100() {
     assert_eq!(answer.summary, "1 x nvidia-h200-141gb fits and is free");
     assert_eq!(
         refusal(&answer, "nvidia-v100-16gb"),
-        "needs 80 GB or more per device; it has 17.1 GB"
+        "needs 74.5 GiB or more per device; it has 16 GiB"
     );
 }
 
@@ -99,7 +99,7 @@ fn summary_names_the_largest_device_if_nothing_fits() {
     assert_eq!(nothing.verdict, MatchOutcome::NothingFits);
     assert_eq!(
         nothing.summary,
-        "needs 80 GB or more per device; the largest in this fleet is nvidia-v100-16gb with 17.1 GB"
+        "needs 74.5 GiB or more per device; the largest in this fleet is nvidia-v100-16gb with 16 GiB"
     );
     let empty = answer(&needs("80GB"), Vec::new());
     assert_eq!(empty.verdict, MatchOutcome::NothingFits);
@@ -170,7 +170,7 @@ fn every_requirement_has_its_own_refusal_message() {
         (
             Request { memory_total: Some("2T".parse().unwrap()), count: Some(8), ..base },
             "nvidia-h200-141gb",
-            "needs 2000 GB or more in total; the total for 8 is 1202.5 GB",
+            "needs 1862.6 GiB or more in total; the total for 8 is 1120 GiB",
         ),
     ] {
         assert_eq!(refusal(&ask(request), name), why);

@@ -27,7 +27,7 @@ pub struct DeviceSummary {
     /// Its health.
     pub health: DeviceHealth,
     /// Its contribution to the state of its node.
-    pub state: NodeState,
+    pub node_state: NodeState,
     /// Its current use.
     pub occupancy: Occupancy,
     /// Last known sharing mode; `None` if never reported.
@@ -55,8 +55,8 @@ pub enum HealthState {
     Neuron(NeuronState),
 }
 
-/// Maximum length of an issue in characters: lists show it; the node's page shows the full text.
-const MAX_ISSUE_CHARS: usize = 160;
+/// Maximum length of an issue in characters.
+const MAX_ISSUE_CHARS: usize = 1000;
 
 /// Current use of a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -97,7 +97,7 @@ impl DeviceSummary {
             is_manual_type: device.identity.is_manual(),
             memory: device.memory,
             health: DeviceHealth { state: HealthState::Device(state), tone: device.tone(nvml) },
-            state: node_state(state),
+            node_state: node_state(state),
             occupancy: occupancy(device, state),
             sharing: sharing_mode(device),
             worst_issue: (state != DeviceState::Ok).then(|| most_severe_issue(device)).flatten(),

@@ -55,8 +55,8 @@ pub struct StepCounts {
     pub steps: usize,
 }
 
-/// Maximum length of a summarized message in characters: lists show it; the node's page shows the full text.
-const MAX_SUMMARY_CHARS: usize = 160;
+/// Maximum length of a summarized message in characters.
+const MAX_SUMMARY_CHARS: usize = 1000;
 
 impl LayoutSummary {
     /// Summarizes a reported status.

@@ -5,9 +5,7 @@
 //! without a device is unusable; a device without a function counts nevertheless.
 
 use octavo_model::accelerators;
-use octavo_model::inventory::{
-    Condition, Device, DeviceState, Inventory, Neuron, NeuronDevice, Severity, Vendor,
-};
+use octavo_model::inventory::{Device, DeviceState, Inventory, Neuron, NeuronDevice, Severity};
 use octavo_model::quantity::Mebibytes;
 use octavo_model::sharing_mode::Sharing;
 use octavo_model::tone::Tone;
@@ -15,42 +13,8 @@ use octavo_model::tone::Tone;
 use super::device::{DeviceHealth, DeviceSummary, HealthState, Occupancy, most_severe};
 use super::node_state::NodeState;
 
-impl DeviceSummary {
-    /// Summarizes all devices of a node: those on the bus in their order, then those that only the Neuron driver
-    /// reports.
-    pub fn all(inventory: &Inventory) -> Vec<Self> {
-        let neuron = inventory.neuron.as_ref();
-        let mut chips = neuron.iter().flat_map(|neuron| &neuron.devices);
-        let devices = inventory.devices.iter();
-        let mut all: Vec<Self> = devices
-            .map(|device| {
-                let summary = Self::new(device, &inventory.nvml);
-                if !inventory.is_reported_by_neuron(device) {
-                    return summary;
-                }
-                match chips.next() {
-                    Some(chip) => with_driver_data(summary, chip),
-                    None => unlisted(summary, device),
-                }
-            })
-            .collect();
-        // A function whose driver binding is unreadable accounts for one of the remaining devices.
-        let unbound = inventory.devices.iter();
-        let unbound = unbound.filter(|device| {
-            may_be_neuron_device(device) && !inventory.is_reported_by_neuron(device)
-        });
-        all.extend(chips.skip(unbound.count()).map(from_driver_only));
-        all
-    }
-}
-
-fn may_be_neuron_device(device: &Device) -> bool {
-    let of_bus = matches!(device.condition, Condition::PciOnly { .. });
-    device.vendor == Vendor::Aws && of_bus && !device.condition.is_passthrough()
-}
-
 /// Function combined with one of the driver's devices.
-fn with_driver_data(function: DeviceSummary, chip: &NeuronDevice) -> DeviceSummary {
+pub(super) fn with_driver_data(function: DeviceSummary, chip: &NeuronDevice) -> DeviceSummary {
     let of_chip = from_driver_only(chip);
     DeviceSummary {
         type_name: function.type_name.or(of_chip.type_name),
@@ -60,7 +24,7 @@ fn with_driver_data(function: DeviceSummary, chip: &NeuronDevice) -> DeviceSumma
 }
 
 /// Device that the bus does not show.
-fn from_driver_only(chip: &NeuronDevice) -> DeviceSummary {
+pub(super) fn from_driver_only(chip: &NeuronDevice) -> DeviceSummary {
     let name = chip.device_name.as_deref();
     let facts = name.and_then(accelerators::neuron_chip);
     let state = chip.state();
@@ -72,7 +36,7 @@ fn from_driver_only(chip: &NeuronDevice) -> DeviceSummary {
         is_manual_type: false,
         memory: name.and_then(accelerators::neuron_memory),
         health: DeviceHealth { state: HealthState::Neuron(state), tone: state.tone() },
-        state: match state.severity() {
+        node_state: match state.severity() {
             None => NodeState::Ok,
             Some(Severity::Note | Severity::Warning) => NodeState::Attention,
             Some(Severity::Critical) => NodeState::Degraded,
@@ -88,14 +52,14 @@ fn from_driver_only(chip: &NeuronDevice) -> DeviceSummary {
 }
 
 /// Function that is bound to the driver but has no device there.
-fn unlisted(function: DeviceSummary, device: &Device) -> DeviceSummary {
+pub(super) fn unlisted(function: DeviceSummary, device: &Device) -> DeviceSummary {
     let text = format!(
         "{}: bound to the Neuron driver, which lists fewer devices than it is bound to",
         device.pci
     );
     DeviceSummary {
         health: DeviceHealth { state: HealthState::Device(DeviceState::Failing), tone: Tone::Bad },
-        state: NodeState::Degraded,
+        node_state: NodeState::Degraded,
         occupancy: Occupancy::Unavailable,
         worst_issue: Some(text),
         ..function

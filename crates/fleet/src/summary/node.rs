@@ -26,8 +26,8 @@ pub struct NodeSummary {
     pub reason: Option<String>,
     /// Layout status; `None` if no layout covers its devices.
     pub layout: Option<LayoutSummary>,
-    /// Status of device allocation; `None` if not reported.
-    pub allocation: Option<SharingSummary>,
+    /// Status of the allocation of devices to pods; `None` if not reported.
+    pub sharing_status: Option<SharingSummary>,
     /// Problems of the Neuron driver that do not concern a single device.
     pub neuron_problems: Vec<String>,
 }
@@ -54,7 +54,7 @@ impl NodeSummary {
             state,
             reason,
             layout,
-            allocation: None,
+            sharing_status: None,
             neuron_problems: Vec::new(),
         }
     }
@@ -74,7 +74,7 @@ impl NodeSummary {
             (_, Some(TimeSlicingExtent::Some)) => Sharing::Mixed,
             (sharing, Some(TimeSlicingExtent::None) | None) => sharing,
         };
-        self.allocation = given;
+        self.sharing_status = given;
         self
     }
 
@@ -138,7 +138,7 @@ fn sharing(devices: &[DeviceSummary]) -> Sharing {
 }
 
 fn state(devices: &[DeviceSummary], nvml: &NvmlState) -> NodeState {
-    let of_devices = devices.iter().map(|device| device.state);
+    let of_devices = devices.iter().map(|device| device.node_state);
     let of_devices = of_devices.max().unwrap_or(NodeState::Empty);
     let of_nvml = match nvml {
         NvmlState::Stalled { .. } => NodeState::NvmlStalled,
@@ -157,11 +157,11 @@ fn reason(devices: &[DeviceSummary], nvml: &NvmlState) -> Option<String> {
         NvmlState::Absent { .. } | NvmlState::Loading | NvmlState::Ready(_) => {}
     }
     // Passthrough is not a problem. It is the reason only for the state of a node that has no other devices.
-    let is_passthrough = devices.iter().all(|device| device.state == NodeState::Passthrough);
+    let is_passthrough = devices.iter().all(|device| device.node_state == NodeState::Passthrough);
     let troubled: Vec<_> = devices
         .iter()
-        .filter(|device| is_passthrough || device.state != NodeState::Passthrough)
-        .filter_map(|device| Some((device.state, device.worst_issue.as_deref()?)))
+        .filter(|device| is_passthrough || device.node_state != NodeState::Passthrough)
+        .filter_map(|device| Some((device.node_state, device.worst_issue.as_deref()?)))
         .collect();
     let most_severe = troubled.iter().map(|(weight, _)| *weight).max()?;
     let (_, first) = troubled.iter().find(|(weight, _)| *weight == most_severe)?;

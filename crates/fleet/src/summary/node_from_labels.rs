@@ -54,7 +54,7 @@ impl NodeSummary {
             state: NodeState::NoAgent,
             reason: Some(reason(found.source)),
             layout: None,
-            allocation: None,
+            sharing_status: None,
             neuron_problems: Vec::new(),
         };
         Some((summary, found.source))

@@ -189,7 +189,7 @@ fn node_reason_names_first_device_and_count() {
         panic!("it fails");
     };
     *reason = "x".repeat(10_000);
-    assert_eq!(reason_of(&[third], &ready).unwrap().chars().count(), 160);
+    assert_eq!(reason_of(&[third], &ready).unwrap().chars().count(), 1000);
     let stalled = reason_of(&[failing()], &stalled()).unwrap();
     assert!(stalled.ends_with(" does not return"), "{stalled}");
 }
@@ -253,7 +253,7 @@ fn summaries() -> impl Strategy<Value = Vec<DeviceSummary>> {
         type_name: name.map(|name| name.parse().unwrap()),
         memory: memory.map(Mebibytes::new),
         health: DeviceHealth::OK,
-        state: NodeState::Ok,
+        node_state: NodeState::Ok,
         occupancy,
     });
     prop::collection::vec(one, 0..16)

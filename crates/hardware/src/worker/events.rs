@@ -150,7 +150,7 @@ mod tests {
         let shared = Arc::new(Shared {
             calls: CallRecord::new(Duration::ZERO),
             latest: watch::Sender::new(Arc::new(nothing)),
-            pulse: watch::Sender::default(),
+            state: watch::Sender::default(),
             xids: Mutex::default(),
             type_override: Mutex::default(),
         });

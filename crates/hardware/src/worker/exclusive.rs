@@ -110,7 +110,7 @@ pub(super) enum ReleaseState {
 
 impl Shared {
     fn set_driver_user(&self, claim: DriverUser) {
-        self.pulse.send_modify(|pulse| pulse.driver_user = claim);
+        self.state.send_modify(|state| state.driver_user = claim);
     }
 }
 

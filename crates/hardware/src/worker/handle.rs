@@ -193,7 +193,7 @@ impl DriverHandle {
     }
 
     fn driver_user(&self) -> DriverUser {
-        self.shared.pulse.borrow().driver_user
+        self.shared.state.borrow().driver_user
     }
 
     /// Returns the Xid errors reported since the last call on this handle, ordered by their latest occurrence. Repeated
@@ -220,10 +220,10 @@ impl DriverHandle {
 
     /// Returns a receiver of change notifications.
     pub fn changes(&self) -> ChangeNotifications {
-        let mut pulses = self.shared.pulse.subscribe();
-        let changes = pulses.borrow_and_update().changes;
+        let mut states = self.shared.state.subscribe();
+        let changes = states.borrow_and_update().changes;
         ChangeNotifications {
-            pulses,
+            states,
             calls: self.shared.calls.clone(),
             seen_changes: changes,
             reported_stall: None,
@@ -247,7 +247,7 @@ impl DriverHandle {
 /// and a stalled call that returned.
 #[derive(Debug)]
 pub struct ChangeNotifications {
-    pulses: watch::Receiver<WorkerState>,
+    states: watch::Receiver<WorkerState>,
     calls: CallRecord,
     seen_changes: u64,
     /// The stalled call that was already reported.
@@ -258,9 +258,9 @@ impl ChangeNotifications {
     /// Waits until a new observation is needed. Coalesces multiple events. Cancel-safe.
     pub async fn changed(&mut self) {
         loop {
-            let pulse = *self.pulses.borrow_and_update();
-            if pulse.changes != self.seen_changes {
-                self.seen_changes = pulse.changes;
+            let state = *self.states.borrow_and_update();
+            if state.changes != self.seen_changes {
+                self.seen_changes = state.changes;
                 return;
             }
             let stalled = self.calls.stalled();
@@ -268,10 +268,10 @@ impl ChangeNotifications {
                 self.reported_stall = Some(call.serial);
                 return;
             }
-            let may_stall = pulse.is_busy && stalled.is_none();
+            let may_stall = state.is_busy && stalled.is_none();
             let time_to_stall = self.calls.time_to_stall();
             tokio::select! {
-                changed = self.pulses.changed() => {
+                changed = self.states.changed() => {
                     if changed.is_err() {
                         // The thread has ended, so there are no further events.
                         pending::<()>().await;

@@ -17,6 +17,7 @@ use std::time::Duration;
 use octavo_model::quantity::Mebibytes;
 use octavo_model::reading::MemoryUse;
 use octavo_model::reason::Reason;
+use octavo_model::text::format_memory;
 
 use super::usage::{DeviceUsage, Tenant, UnitUsage, Usage};
 use crate::node_object::drain::PodId;
@@ -136,9 +137,9 @@ impl Guard {
                     let message = format!(
                         "{} uses {} of {} shared by {replicas}; fair share {} ({place})",
                         container(tenant),
-                        gib(used),
+                        format_memory(used),
                         describe_size(unit.memory, unit.gpu_instance.is_some()),
-                        gib(share)
+                        format_memory(share)
                     );
                     changes.push(ConditionChange {
                         subject,
@@ -265,13 +266,13 @@ fn alarm(device: &str, units: &[&UnitUsage]) -> Option<Alarm> {
     });
     let all: Vec<String> = named
         .map(|tenant| match tenant.memory {
-            Some(memory) => format!("{} {}", full_name(tenant), gib(memory)),
+            Some(memory) => format!("{} {}", full_name(tenant), format_memory(memory)),
             None => full_name(tenant),
         })
         .collect();
     let rest = units.iter().find_map(|unit| unit.unattributed);
     let rest = rest.filter(|rest| rest.get() > 0);
-    let rest = rest.map(|rest| format!("; {} not attributed to any pod", gib(rest)));
+    let rest = rest.map(|rest| format!("; {} not attributed to any pod", format_memory(rest)));
     let mut pods: Vec<PodId> = Vec::new();
     for pod in tenants.iter().filter_map(|tenant| pod(tenant)) {
         if !pods.contains(&pod) {
@@ -290,8 +291,8 @@ fn alarm(device: &str, units: &[&UnitUsage]) -> Option<Alarm> {
         pods,
         message: format!(
             "{} of {} free on {place}, shared by {}: {}{}",
-            gib(memory.free()),
-            gib(memory.total),
+            format_memory(memory.free()),
+            format_memory(memory.total),
             replica_count(units),
             all.join(", "),
             rest.unwrap_or_default()
@@ -355,26 +356,20 @@ fn full_name(tenant: &Tenant) -> String {
     }
 }
 
-/// Formats in GiB, rounded down to a tenth.
-fn gib(memory: Mebibytes) -> String {
-    let tenths = memory.get().saturating_mul(10) / 1024;
-    format!("{}.{} GiB", tenths / 10, tenths % 10)
-}
-
 /// Size of the shared unit, with its article: `an 80 GiB GPU`.
 fn describe_size(memory: Option<MemoryUse>, is_partition: bool) -> String {
     let kind = if is_partition { "partition" } else { "GPU" };
     let Some(memory) = memory else {
         return format!("a {kind}");
     };
-    let whole = memory.total.get().saturating_add(512) / 1024;
-    let spoken = whole.to_string();
-    let article = match spoken.as_str() {
+    let size = format_memory(memory.total);
+    let whole = size.split(['.', ' ']).next().unwrap_or_default();
+    let article = match whole {
         "11" | "18" => "an",
         other if other.starts_with('8') => "an",
         _ => "a",
     };
-    format!("{article} {spoken} GiB {kind}")
+    format!("{article} {size} {kind}")
 }
 
 /// Readings older than this are dropped.

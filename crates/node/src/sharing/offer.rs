@@ -16,7 +16,7 @@ use octavo_model::inventory::Inventory;
 use octavo_model::profile::ProfileName;
 use octavo_model::quantity::Mebibytes;
 use octavo_model::resource::{ResourceName, ShareId};
-use octavo_model::text::join;
+use octavo_model::text::{format_memory, join};
 use octavo_planner::layout::{ResourceRename, Share, Targets};
 
 use self::shares::Shares;
@@ -237,10 +237,10 @@ fn warn_memory_exceeded(named: &NamedUnit<'_>, warnings: &mut Warnings) {
     let Some(each) = share.memory_per_replica else {
         return;
     };
-    let all = u64::from(share.replicas).saturating_mul(each.get());
-    if all > has.get() {
-        let what =
-            format!("{} replicas of {each} need {all} MiB, but it has {has}", share.replicas);
+    let all = Mebibytes::new(u64::from(share.replicas).saturating_mul(each.get()));
+    if all > has {
+        let [each, all, has] = [each, all, has].map(format_memory);
+        let what = format!("{} replicas of {each} need {all}, but it has {has}", share.replicas);
         warnings.add_for(called, &what);
     }
 }

@@ -15,7 +15,7 @@ use octavo_node::label_set::LabelSet;
 use octavo_node::sharing::usage::{DeviceUsage, Usage};
 use octavo_store::availability::Counter;
 use octavo_store::clock::Clock;
-use octavo_store::fleet::{Fleet, Freshness, Node, ReportingAgent, StatusDigest};
+use octavo_store::fleet::{Fleet, Freshness, Node, ReportingAgent, StatusSummary};
 use octavo_store::view::FleetView;
 use octavo_stream::protocol::{Change, Run};
 use octavo_stream::status;
@@ -56,7 +56,7 @@ fn node(clock: &Clock, name: &str, load: &Load, bound: Duration) -> Arc<Node> {
         run: Run { epoch: 1, boot_id: "b".to_owned() },
         agent_version: "1".to_owned(),
     };
-    let digest = StatusDigest::new(&inventory, Arc::default(), None).with_usage(Some(&usage));
+    let digest = StatusSummary::new(&inventory, Arc::default(), None).with_usage(Some(&usage));
     Arc::new(Node::new(origin, parts, digest, Freshness::new(clock.now(), bound)))
 }
 

@@ -22,7 +22,7 @@ use octavo_model::sharing_status::SharingStatus;
 use octavo_planner::reconcile::{ChangeProgress, DeviceLayoutStatus, NodeLayoutStatus};
 use octavo_store::availability::Counter;
 use octavo_store::clock::{Clock, Moment};
-use octavo_store::fleet::{Fleet, Freshness, Node, ReportingAgent, StatusDigest};
+use octavo_store::fleet::{Fleet, Freshness, Node, ReportingAgent, StatusSummary};
 use octavo_store::view::FleetView;
 use octavo_stream::protocol::Run;
 use octavo_stream::status;
@@ -88,7 +88,7 @@ fn node(
         agent_version: "0.1.0".to_owned(),
     };
     let parts = status::encode(inventory, &[].into_iter().collect(), layout);
-    Node::new(origin, parts, StatusDigest::new(inventory, Arc::default(), layout), freshness)
+    Node::new(origin, parts, StatusSummary::new(inventory, Arc::default(), layout), freshness)
 }
 
 /// Fleet of nodes, each with a different problem or none.

@@ -36,7 +36,7 @@ pub(super) fn mark_fates(
 pub(super) fn planned_diagram(
     state: &MigState,
     change: &DeviceChange,
-    words: &PlanFormatter<'_>,
+    formatter: &PlanFormatter<'_>,
 ) -> SliceDiagram {
     let slices = state.catalog.memory_slices();
     let mode = change.mode.as_ref().map_or(state.current, |mode| mode.to);
@@ -44,7 +44,7 @@ pub(super) fn planned_diagram(
         MigMode::Disabled => {
             vec![Region::planned("is-new", (0, slices), "one whole GPU".to_owned(), Vec::new())]
         }
-        MigMode::Enabled => laid_out(state, change, slices, words),
+        MigMode::Enabled => laid_out(state, change, slices, formatter),
     };
     SliceDiagram {
         what: SLICES,
@@ -61,7 +61,7 @@ fn laid_out(
     state: &MigState,
     change: &DeviceChange,
     slices: u32,
-    words: &PlanFormatter<'_>,
+    formatter: &PlanFormatter<'_>,
 ) -> Vec<Region> {
     let free = |start: u32| Region::planned("is-free", (start, 1), "free".to_owned(), Vec::new());
     let (mut regions, mut next) = (Vec::new(), 0);
@@ -72,7 +72,7 @@ fn laid_out(
             continue;
         }
         regions.extend((next..start).map(free));
-        regions.push(planned_region(planned, state, words));
+        regions.push(planned_region(planned, state, formatter));
         next = end;
     }
     regions.extend((next..slices).map(free));
@@ -82,22 +82,22 @@ fn laid_out(
 fn planned_region(
     planned: &PlannedInstance,
     state: &MigState,
-    words: &PlanFormatter<'_>,
+    formatter: &PlanFormatter<'_>,
 ) -> Region {
     let retained =
         planned.existing_id.and_then(|id| state.gpu_instances.iter().find(|one| one.id == id));
     let (class, line) = match retained {
-        None => ("is-new", new(planned, words)),
+        None => ("is-new", new(planned, formatter)),
         Some(instance) if planned.is_resplit(instance) => ("is-divided", split_of(planned)),
         Some(instance) => ("is-idle", format!("{}, unchanged", ids(instance))),
     };
     let place = (planned.placement.start, planned.placement.size);
-    Region::planned(class, place, printable(&words.profile(planned.profile_id)), vec![line])
+    Region::planned(class, place, printable(&formatter.profile(planned.profile_id)), vec![line])
 }
 
-fn new(planned: &PlannedInstance, words: &PlanFormatter<'_>) -> String {
+fn new(planned: &PlannedInstance, formatter: &PlanFormatter<'_>) -> String {
     let compute: Vec<u32> = planned.compute.iter().map(|one| one.slices).collect();
-    if words.is_whole(planned.profile_id, &compute) {
+    if formatter.is_whole(planned.profile_id, &compute) {
         "new".to_owned()
     } else {
         format!("new, {}", messages::split(&compute))

@@ -15,7 +15,7 @@ use octavo_model::resource::ShareId;
 use octavo_node::sharing::usage::{DeviceUsage, Tenant, UnitUsage, Usage};
 use octavo_store::availability::Counter;
 use octavo_store::clock::{Clock, Moment};
-use octavo_store::fleet::{Fleet, Freshness, Node, ReportingAgent, StatusDigest};
+use octavo_store::fleet::{Fleet, Freshness, Node, ReportingAgent, StatusSummary};
 use octavo_store::view::FleetView;
 use octavo_stream::protocol::{Parts, Run};
 use octavo_stream::status;
@@ -76,7 +76,7 @@ fn fleet(devices: Vec<DeviceUsage>, freshness: Freshness) -> Fleet {
         agent_version: "0.1.0".to_owned(),
     };
     let parts: Parts = [status::encode_usage(&usage)].into_iter().collect();
-    let digest = StatusDigest::new(&Inventory::default(), Arc::default(), None);
+    let digest = StatusSummary::new(&Inventory::default(), Arc::default(), None);
     let mut fleet = Fleet::default();
     let node = Node::new(origin, parts, digest.with_usage(Some(&usage)), freshness);
     fleet.nodes.insert(Arc::new(node));

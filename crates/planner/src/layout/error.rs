@@ -13,7 +13,7 @@ use thiserror::Error;
 #[error("layout {layout:?}{}: {}{kind}", rule_number(*.rule), device_list(.devices))]
 pub struct RuleMessage<K> {
     /// Position in the file that the message refers to; zero for a generated layout.
-    pub place: SourcePosition,
+    pub position: SourcePosition,
     /// Layout name.
     pub layout: String,
     /// One-based number of the rule; `None` if the message concerns the whole layout.

@@ -60,7 +60,7 @@ pub struct Layout {
     /// The name that nodes select the layout by.
     pub name: String,
     /// Position of the name in the file.
-    pub place: SourcePosition,
+    pub position: SourcePosition,
     /// The rules; at least one.
     pub rules: Vec<Rule>,
 }
@@ -69,7 +69,7 @@ pub struct Layout {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule {
     /// Start of the rule in the file.
-    pub place: SourcePosition,
+    pub position: SourcePosition,
     /// Selects the devices.
     pub devices: Selector,
     /// Desired partitioning; `None` leaves partitioning unchanged.
@@ -91,7 +91,7 @@ pub enum MigSpec {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProfileCount {
     /// Position of the profile name in the file.
-    pub place: SourcePosition,
+    pub position: SourcePosition,
     /// The profile name as written; a device may spell it differently.
     pub profile: ProfileName,
     /// The count; never zero.
@@ -101,21 +101,21 @@ pub struct ProfileCount {
 impl Layout {
     /// Creates a layout that is in no file.
     pub(crate) fn generated(name: &str, rules: Vec<Rule>) -> Self {
-        Self { name: name.to_owned(), place: SourcePosition::default(), rules }
+        Self { name: name.to_owned(), position: SourcePosition::default(), rules }
     }
 }
 
 impl Rule {
     /// Creates a rule that is in no file and only partitions.
     pub(crate) fn generated(devices: Selector, mig: MigSpec) -> Self {
-        Self { place: SourcePosition::default(), devices, mig: Some(mig), time_slicing: None }
+        Self { position: SourcePosition::default(), devices, mig: Some(mig), time_slicing: None }
     }
 }
 
 impl ProfileCount {
     /// Creates a count that is in no file.
     pub(crate) fn generated(profile: ProfileName, count: u32) -> Self {
-        Self { place: SourcePosition::default(), profile, count }
+        Self { position: SourcePosition::default(), profile, count }
     }
 }
 

@@ -110,8 +110,8 @@ impl<'a> ResolveContext<'a> {
     fn unverified(self, reason: String, report: &mut Diagnostics<'_>) -> UnverifiedDevice {
         let SelectedDevice { device, rule, .. } = self.selected;
         let kind = RuleWarningKind::StateUnreadable { why: reason.clone() };
-        report.warning(self.selected, rule.place, kind);
-        UnverifiedDevice { pci: device.pci, rule: rule.place, reason }
+        report.warning(self.selected, rule.position, kind);
+        UnverifiedDevice { pci: device.pci, rule: rule.position, reason }
     }
 
     fn target(self, report: &mut Diagnostics<'_>) -> Option<DeviceTarget> {
@@ -126,7 +126,7 @@ impl<'a> ResolveContext<'a> {
         };
         (mig.is_some() || time_slicing.is_some()).then_some(DeviceTarget {
             pci: device.pci,
-            rule: rule.place,
+            rule: rule.position,
             mig,
             time_slicing,
         })
@@ -141,7 +141,11 @@ impl<'a> ResolveContext<'a> {
         let state = match (Capability::from_device(self.selected.device), spec) {
             (Capability::No, MigSpec::Disabled) => return Ok(None),
             (Capability::No, MigSpec::Enabled(_)) => {
-                report.error(self.selected, self.selected.rule.place, RuleErrorKind::NotMigCapable);
+                report.error(
+                    self.selected,
+                    self.selected.rule.position,
+                    RuleErrorKind::NotMigCapable,
+                );
                 return Err(AlreadyReported);
             }
             // Unreachable in practice: such a device is unverified and has no target.
@@ -166,19 +170,19 @@ impl<'a> ResolveContext<'a> {
         if let (true, Some(first)) = (state.catalog.profiles().is_empty(), counts.first()) {
             let reason =
                 RuleErrorKind::NoProfiles { mig_is_off: state.current == MigMode::Disabled };
-            report.error(self.selected, first.place, reason);
+            report.error(self.selected, first.position, reason);
             return None;
         }
         let found = counts.iter().filter_map(|count| {
-            let profile = self.look_up((state, count.place), &count.profile, report)?;
+            let profile = self.look_up((state, count.position), &count.profile, report)?;
             Some(ResolvedProfile { count, profile })
         });
         let entries: Vec<ResolvedProfile<'a>> = found.collect();
         let complete = entries.len() == counts.len();
         let (mut instances, wrong) = split::instances(&state.catalog, &entries);
         let fits = wrong.is_empty();
-        for (place, reason) in wrong {
-            report.error(self.selected, place, reason);
+        for (position, reason) in wrong {
+            report.error(self.selected, position, reason);
         }
         instances.sort_unstable();
         (complete && fits).then_some(MigTarget::Enabled(instances))
@@ -187,7 +191,7 @@ impl<'a> ResolveContext<'a> {
     /// Returns the GPU instance profile that a name denotes on the device.
     fn look_up(
         self,
-        (state, place): (&'a MigState, SourcePosition),
+        (state, position): (&'a MigState, SourcePosition),
         requested: &ProfileName,
         report: &mut Diagnostics<'_>,
     ) -> Option<&'a GpuInstanceProfile> {
@@ -198,7 +202,7 @@ impl<'a> ResolveContext<'a> {
                         requested: requested.to_string(),
                         own: names::device_spelling(found.profile, requested),
                     };
-                    report.warning(self.selected, place, kind);
+                    report.warning(self.selected, position, kind);
                 }
                 return Some(found.profile);
             }
@@ -215,7 +219,7 @@ impl<'a> ResolveContext<'a> {
                 elsewhere: names::devices_offering(self.inventory, requested),
             },
         };
-        report.error(self.selected, place, reason);
+        report.error(self.selected, position, reason);
         None
     }
 }
@@ -272,17 +276,22 @@ impl<'a> Diagnostics<'a> {
         }
     }
 
-    fn error(&mut self, selected: SelectedDevice<'_>, place: SourcePosition, kind: RuleErrorKind) {
-        self.errors.add(place, Some(selected.number), Some(selected.device), kind);
+    fn error(
+        &mut self,
+        selected: SelectedDevice<'_>,
+        position: SourcePosition,
+        kind: RuleErrorKind,
+    ) {
+        self.errors.add(position, Some(selected.number), Some(selected.device), kind);
     }
 
     fn warning(
         &mut self,
         selected: SelectedDevice<'_>,
-        place: SourcePosition,
+        position: SourcePosition,
         kind: RuleWarningKind,
     ) {
-        self.warnings.add(place, Some(selected.number), Some(selected.device), kind);
+        self.warnings.add(position, Some(selected.number), Some(selected.device), kind);
     }
 }
 
@@ -290,19 +299,19 @@ impl<K: PartialEq> Messages<'_, K> {
     /// Adds a message, which may concern a rule and a device.
     fn add(
         &mut self,
-        place: SourcePosition,
+        position: SourcePosition,
         rule: Option<usize>,
         device: Option<&Device>,
         kind: K,
     ) {
         let devices = device.map(DeviceRef::from_device).into_iter();
         let same = |known: &&mut RuleMessage<K>| {
-            known.rule == rule && known.place == place && known.kind == kind
+            known.rule == rule && known.position == position && known.kind == kind
         };
         match self.list.iter_mut().find(same) {
             Some(known) => known.devices.extend(devices),
             None => self.list.push(RuleMessage {
-                place,
+                position,
                 layout: self.layout.name.clone(),
                 rule,
                 devices: devices.collect(),

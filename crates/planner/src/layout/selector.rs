@@ -6,6 +6,7 @@ use std::fmt;
 use octavo_model::id::{GpuUuid, PciAddress, TypeName};
 use octavo_model::inventory::{Condition, Device, Inventory, Vendor};
 use octavo_model::quantity::Mebibytes;
+use octavo_model::text::format_memory;
 
 /// Selects the devices that a rule applies to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -131,7 +132,7 @@ impl fmt::Display for Criteria {
             self.uuid.as_deref().map(|all| listed("uuid", all)),
             self.pci.as_deref().map(|all| listed("pci", all)),
             self.type_name.as_deref().map(|all| listed("type", all)),
-            self.memory_at_least.map(|least| format!("memoryAtLeast {least}")),
+            self.memory_at_least.map(|least| format!("memoryAtLeast {}", format_memory(least))),
             self.mig_capable.map(|is| format!("migCapable {is}")),
             self.device_filter.as_deref().map(|all| listed("device-filter", all)),
         ];

@@ -7,14 +7,14 @@ use octavo_model::profile::ProfileName;
 use octavo_model::quantity::Mebibytes;
 use octavo_model::resource::ResourceName;
 use octavo_model::source_position::SourcePosition;
-use octavo_model::text::join;
+use octavo_model::text::{format_memory, join};
 use serde::Serialize;
 
 /// The time-slicing settings of a rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TimeSlicing {
     /// Position in the file.
-    pub place: SourcePosition,
+    pub position: SourcePosition,
     /// The shared units. If several entries match a unit, the most specific one counts, then the first. If empty,
     /// nothing is shared.
     pub shares: Vec<Share>,
@@ -26,7 +26,7 @@ pub struct TimeSlicing {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Share {
     /// Position in the file.
-    pub place: SourcePosition,
+    pub position: SourcePosition,
     /// The units that this entry applies to.
     pub of: ShareTarget,
     /// Replicas per unit: [`Share::MIN_REPLICAS`] to [`Share::MAX_REPLICAS`].
@@ -112,9 +112,9 @@ impl TimeSlicing {
     /// Returns the settings without positions.
     #[must_use]
     pub fn without_positions(mut self) -> Self {
-        self.place = SourcePosition::default();
+        self.position = SourcePosition::default();
         for share in &mut self.shares {
-            share.place = SourcePosition::default();
+            share.position = SourcePosition::default();
         }
         self
     }
@@ -129,7 +129,7 @@ impl Share {
     /// Shares every unit among this many replicas, with defaults for all else.
     pub fn everything(replicas: u32) -> Self {
         Self {
-            place: SourcePosition::default(),
+            position: SourcePosition::default(),
             of: ShareTarget::AllUnits,
             replicas,
             rename: ResourceRename::No,
@@ -222,7 +222,7 @@ fn describe_share(share: &Share) -> String {
         text.push_str(", at most one per request");
     }
     if let Some(memory) = share.memory_per_replica {
-        let memory = format!(", {memory} each");
+        let memory = format!(", {} each", format_memory(memory));
         text.push_str(&memory);
     }
     text

@@ -241,12 +241,12 @@ pub(crate) fn node(devices: impl IntoIterator<Item = Device>) -> Inventory {
 /// A layout of these rules; the line of each is its number.
 pub(crate) fn layout(rules: impl IntoIterator<Item = Rule>) -> Layout {
     let numbered = (1..).zip(rules).map(|(line, mut rule)| {
-        rule.place = SourcePosition { line, column: 5 };
+        rule.position = SourcePosition { line, column: 5 };
         rule
     });
     Layout {
         name: "test".to_owned(),
-        place: SourcePosition { line: 0, column: 1 },
+        position: SourcePosition { line: 0, column: 1 },
         rules: numbered.collect(),
     }
 }
@@ -258,13 +258,13 @@ pub(crate) fn partition(devices: Selector, counts: &[(&str, u32)]) -> Rule {
 
 /// A rule with only a partitioning request, if any.
 pub(crate) fn rule(devices: Selector, mig: Option<MigSpec>) -> Rule {
-    Rule { place: SourcePosition::default(), devices, mig, time_slicing: None }
+    Rule { position: SourcePosition::default(), devices, mig, time_slicing: None }
 }
 
 /// A request for these partitions; the column of each is its position in the list.
 pub(crate) fn mig_spec(counts: &[(&str, u32)]) -> MigSpec {
     let counts = (1..).zip(counts).map(|(column, (name, count))| ProfileCount {
-        place: SourcePosition { line: 9, column },
+        position: SourcePosition { line: 9, column },
         profile: name.parse().unwrap(),
         count: *count,
     });

@@ -16,7 +16,7 @@ use crate::split::{self, MAX_COMPUTE_INSTANCES, fits_beside, listed_slices};
 /// An existing GPU instance and its parts in use.
 pub(super) struct ExistingInstance<'a> {
     pub(super) instance: &'a GpuInstance,
-    pub(super) pin: PartsInUse,
+    pub(super) parts_in_use: PartsInUse,
     /// Its compute instances; `None` if the driver does not report their slices.
     pub(super) computes: Option<Vec<ExistingCompute>>,
 }
@@ -52,7 +52,7 @@ impl<'q> ArrangementQuery<'_, 'q> {
         let profile = self.table.find(existing.instance.profile_id);
         let whole = profile.map_or(0, |(_, profile)| profile.gpu_slices());
         let present = existing.computes.as_deref().unwrap_or_default();
-        resplit(present, compute, whole, &existing.pin)
+        resplit(present, compute, whole, &existing.parts_in_use)
     }
 
     fn kinds(&self, work: &mut WorkBudget) -> Result<Vec<InstanceKind<'q>>, BudgetExceeded> {
@@ -158,8 +158,8 @@ fn cost_of_keeping(existing: &ExistingInstance<'_>, wanted: &[u32], resplit: &Re
     let count = |items: usize| i32::try_from(items).unwrap_or(i32::MAX);
     let fewer = |now: usize, otherwise: usize| count(now).saturating_sub(count(otherwise));
     let parts = &existing.instance.compute_instances;
-    let in_use = parts.iter().filter(|one| existing.pin.contains(one.id)).count();
-    let in_use = in_use.max(usize::from(existing.pin.has_any()));
+    let in_use = parts.iter().filter(|one| existing.parts_in_use.contains(one.id)).count();
+    let in_use = in_use.max(usize::from(existing.parts_in_use.has_any()));
     Cost {
         in_use: fewer(resplit.in_use.len(), in_use),
         parts_destroyed: fewer(resplit.destroyed.len(), parts.len()),
@@ -208,11 +208,11 @@ pub(super) fn resplit(
     present: &[ExistingCompute],
     wanted: &[u32],
     whole: u32,
-    pin: &PartsInUse,
+    parts_in_use: &PartsInUse,
 ) -> Resplit {
     let subsets = 0_u32..1 << present.len().min(MAX_COMPUTE_INSTANCES);
-    let ways =
-        subsets.filter_map(|retained| resplit_keeping(present, wanted, whole, pin, retained));
+    let ways = subsets
+        .filter_map(|retained| resplit_keeping(present, wanted, whole, parts_in_use, retained));
     // The same order as `Cost` of the search.
     let best = ways.min_by_key(|way| {
         let retained: Vec<u32> = way.retained.iter().map(|(id, _)| *id).collect();
@@ -221,7 +221,11 @@ pub(super) fn resplit(
     best.unwrap_or_else(|| Resplit {
         retained: Vec::new(),
         destroyed: present.iter().map(|compute| compute.id).collect(),
-        in_use: present.iter().map(|compute| compute.id).filter(|id| pin.contains(*id)).collect(),
+        in_use: present
+            .iter()
+            .map(|compute| compute.id)
+            .filter(|id| parts_in_use.contains(*id))
+            .collect(),
         created: wanted.to_vec(),
     })
 }
@@ -232,7 +236,7 @@ fn resplit_keeping(
     present: &[ExistingCompute],
     wanted: &[u32],
     whole: u32,
-    pin: &PartsInUse,
+    parts_in_use: &PartsInUse,
     retained: u32,
 ) -> Option<Resplit> {
     let mut missing = wanted.to_vec();
@@ -250,7 +254,7 @@ fn resplit_keeping(
     let has_room = missing.is_empty() || has_room_for(&stay, &missing, whole);
     has_room.then(|| Resplit {
         retained: stay.iter().map(|compute| (compute.id, compute.slices)).collect(),
-        in_use: go.iter().copied().filter(|id| pin.contains(*id)).collect(),
+        in_use: go.iter().copied().filter(|id| parts_in_use.contains(*id)).collect(),
         destroyed: go,
         created: missing,
     })

@@ -63,7 +63,7 @@ pub(super) fn blocking_instances(
         let keeps = found.instances.iter().find(|placed| placed.existing == Some(at));
         let parts = keeps.map(|placed| query.resplit(existing, placed.compute).in_use);
         let goes = parts.as_ref().is_none_or(|parts| !parts.is_empty());
-        if !existing.pin.has_any() || !goes {
+        if !existing.parts_in_use.has_any() || !goes {
             continue;
         }
         let compute_instances = parts.unwrap_or_default();

@@ -19,7 +19,7 @@ const COMPARISON_WORK: usize = 64;
 pub(super) struct DeviceKey<'q> {
     pub(super) state: &'q MigState,
     pub(super) instances: &'q [InstanceTarget],
-    pub(super) pins: Vec<PartsInUse>,
+    pub(super) parts_in_use: Vec<PartsInUse>,
     /// Profile and placement of each refusal.
     pub(super) refused: Vec<(u32, Placement)>,
 }

@@ -116,7 +116,7 @@ fn decide<'q>(
     let alike = DeviceKey {
         state,
         instances,
-        pins: existing.iter().map(|one| one.pin.clone()).collect(),
+        parts_in_use: existing.iter().map(|one| one.parts_in_use.clone()).collect(),
         refused: places
             .filter(|refusal| refusal.device == device.pci)
             .map(|refusal| (refusal.profile_id, refusal.placement))
@@ -268,7 +268,7 @@ fn existing_instance<'a>(
             "the driver does not report the slices of the compute instances of GPU instance {id}"
         )));
     }
-    Ok(ExistingInstance { instance, pin: users.parts_in_use(instance), computes })
+    Ok(ExistingInstance { instance, parts_in_use: users.parts_in_use(instance), computes })
 }
 
 fn blocked_by_unknown_state(reason: impl Into<String>) -> DevicePlanResult {

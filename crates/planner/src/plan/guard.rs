@@ -34,8 +34,8 @@ pub fn blocking_cause(device: &Device, holders: &[Holder], call: DriverCall) -> 
         }
     };
     let instance = state.gpu_instances.iter().find(|one| one.id == id)?;
-    let pin = users.parts_in_use(instance);
-    let in_use = part.map_or_else(|| pin.has_any(), |part| pin.contains(part));
+    let parts_in_use = users.parts_in_use(instance);
+    let in_use = part.map_or_else(|| parts_in_use.has_any(), |part| parts_in_use.contains(part));
     let concerns = |holder: &&Holder| {
         part.is_none() || holder.compute_instance.is_none() || holder.compute_instance == part
     };

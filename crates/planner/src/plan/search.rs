@@ -80,13 +80,13 @@ pub(super) struct Arrangement<'a> {
     pub(super) instances: Vec<PlacedInstance<'a>>,
 }
 
-/// Returns the best arrangement of `kinds`, if there is one; free placements in `more` count as room.
+/// Returns the best arrangement of `kinds`, if there is one; free ones of `extra_placements` count as room.
 pub(super) fn best<'a>(
     kinds: &[InstanceKind<'a>],
-    more: &[u64],
+    extra_placements: &[u64],
     work: &mut WorkBudget,
 ) -> Result<Option<Arrangement<'a>>, BudgetExceeded> {
-    run(kinds, more, false, work)
+    run(kinds, extra_placements, false, work)
 }
 
 /// Returns true if an arrangement of `kinds` exists.
@@ -99,7 +99,7 @@ pub(super) fn exists(
 
 fn run<'a>(
     kinds: &[InstanceKind<'a>],
-    more: &[u64],
+    extra_placements: &[u64],
     any: bool,
     work: &mut WorkBudget,
 ) -> Result<Option<Arrangement<'a>>, BudgetExceeded> {
@@ -118,7 +118,7 @@ fn run<'a>(
     let mut search = Search {
         kinds: &order,
         bounds: &bounds,
-        more,
+        extra_placements,
         first_only: any,
         chosen: Vec::new(),
         best: None,
@@ -143,7 +143,7 @@ struct Search<'s, 'a> {
     kinds: &'s [&'s InstanceKind<'a>],
     /// Lower bounds of the cost from each kind to the end.
     bounds: &'s [Cost],
-    more: &'s [u64],
+    extra_placements: &'s [u64],
     /// Stops at the first arrangement.
     first_only: bool,
     chosen: Vec<(&'s InstanceKind<'a>, Slot)>,
@@ -220,8 +220,8 @@ impl<'a> Search<'_, 'a> {
             return Ok(());
         }
         let sorted = self.chosen.len().saturating_mul(8);
-        self.work.spend(self.more.len().saturating_add(sorted))?;
-        let free = self.more.iter().filter(|place| **place & at.taken == 0);
+        self.work.spend(self.extra_placements.len().saturating_add(sorted))?;
+        let free = self.extra_placements.iter().filter(|place| **place & at.taken == 0);
         let room = u32::try_from(free.count()).unwrap_or(u32::MAX);
         if let Some(best) = &self.best
             && (best.cost, Reverse(best.room)) < (at.cost, Reverse(room))

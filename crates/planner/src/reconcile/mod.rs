@@ -11,7 +11,7 @@ mod transaction;
 pub use self::node::{Decision, DriftPolicy, NodeReconciler, ReconcileInput};
 pub use self::record::{ApplyRecord, ApplyRecordEntry};
 pub use self::request::{
-    ActionResult, ChangeProgress, ChangeRequest, DeviceUsers, Limits, NextAction,
+    ActionResult, ChangeProgress, ChangeRequest, Limits, NextAction, ObservedUsers,
 };
 pub use self::state::{ApplyState, ChangeOutcome, MAX_RETRY_DELAY, OperationCounts, retry_delay};
 pub use self::status::{

@@ -219,11 +219,11 @@ impl NodeReconciler {
         now: Duration,
         (inventory, holders): (&Inventory, &[Holder]),
         pci: PciAddress,
-        ending: ChangeOutcome,
+        outcome: ChangeOutcome,
     ) {
         let fingerprint = fingerprint(inventory, holders, pci);
         let record = self.devices.entry(pci).or_default();
-        if ending == ChangeOutcome::Applied {
+        if outcome == ChangeOutcome::Applied {
             record.mark_applied(fingerprint);
             return;
         }
@@ -233,7 +233,7 @@ impl NodeReconciler {
             not_before: now.saturating_add(MIN_RETRY_INTERVAL),
             at: now.saturating_add(retry_delay(record.failures)),
         });
-        record.state = ApplyState::Ended(ending);
+        record.state = ApplyState::Ended(outcome);
     }
 
     /// The state of each device that has a desired state, in the order of their addresses.

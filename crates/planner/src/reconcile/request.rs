@@ -63,7 +63,7 @@ pub enum ActionResult {
     /// No action was requested yet.
     Start,
     /// Answer to [`NextAction::FindUsers`]: the users, or why they cannot be determined.
-    UsersFound(Result<DeviceUsers, String>),
+    UsersFound(Result<ObservedUsers, String>),
     /// Answer to [`NextAction::Call`].
     Called(Result<CallResult, CallFailure>),
     /// Answer to [`NextAction::Wait`].
@@ -74,7 +74,7 @@ pub enum ActionResult {
 
 /// The current users of a device.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct DeviceUsers {
+pub struct ObservedUsers {
     /// Processes with a context, as reported by the driver.
     pub processes: Vec<Process>,
     /// All other holders.

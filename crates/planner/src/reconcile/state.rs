@@ -64,14 +64,14 @@ impl ApplyState {
     }
 
     /// Human-readable explanation; empty if there is nothing to explain.
-    pub fn message(&self, words: &PlanFormatter<'_>) -> String {
+    pub fn message(&self, formatter: &PlanFormatter<'_>) -> String {
         match self {
             Self::Pending { reason } => reason.clone(),
             Self::Applying => String::new(),
             Self::Drifted => {
                 "another program changed it; by policy, it is left unchanged".to_owned()
             }
-            Self::Ended(outcome) => outcome.message(words),
+            Self::Ended(outcome) => outcome.message(formatter),
         }
     }
 
@@ -146,24 +146,24 @@ impl ApplyState {
     ];
 }
 
-fn needs_reset(words: &PlanFormatter<'_>, scope: &ResetScope, causes: &[Cause]) -> String {
+fn needs_reset(formatter: &PlanFormatter<'_>, scope: &ResetScope, causes: &[Cause]) -> String {
     let what = format!(
         "MIG mode is set and takes effect after a reset of {}; stop the agent and run `nvidia-smi --gpu-reset -i \
          {}`, or reboot",
-        words.scope(scope),
+        formatter.scope(scope),
         scope.device
     );
     match causes {
         [] => what,
-        some => format!("{what}. The reset is blocked by: {}", describe_causes(words, some)),
+        some => format!("{what}. The reset is blocked by: {}", describe_causes(formatter, some)),
     }
 }
 
 /// The blockers and their holders.
-fn describe_causes(words: &PlanFormatter<'_>, causes: &[Cause]) -> String {
+fn describe_causes(formatter: &PlanFormatter<'_>, causes: &[Cause]) -> String {
     let describe = |cause: &Cause| match cause.holders() {
-        [] => words.cause(cause),
-        some => format!("{}: {}", words.cause(cause), holders(some)),
+        [] => formatter.cause(cause),
+        some => format!("{}: {}", formatter.cause(cause), holders(some)),
     };
     join(causes.iter().map(describe), "; ")
 }
@@ -257,18 +257,18 @@ impl ChangeOutcome {
     }
 
     /// Human-readable explanation; empty if there is nothing to explain.
-    pub fn message(&self, words: &PlanFormatter<'_>) -> String {
+    pub fn message(&self, formatter: &PlanFormatter<'_>) -> String {
         match self {
             Self::Applied => String::new(),
-            Self::Blocked { causes, .. } => describe_causes(words, causes),
-            Self::Infeasible(infeasible) => words.infeasible(infeasible),
+            Self::Blocked { causes, .. } => describe_causes(formatter, causes),
+            Self::Infeasible(infeasible) => formatter.infeasible(infeasible),
             Self::RolledBack { reason }
             | Self::Yielded { reason }
             | Self::Failed { reason, rollback: None } => reason.clone(),
             Self::Failed { reason, rollback: Some(rollback) } => {
                 format!("{reason}; the previous state could not be restored: {rollback}")
             }
-            Self::NeedsReset { scope, causes } => needs_reset(words, scope, causes),
+            Self::NeedsReset { scope, causes } => needs_reset(formatter, scope, causes),
         }
     }
 

@@ -15,7 +15,7 @@ use proptest::prelude::*;
 
 use super::error::PARAMETERS;
 use super::*;
-use crate::fleet::{Freshness, ReportingAgent, StatusDigest};
+use crate::fleet::{Freshness, ReportingAgent, StatusSummary};
 
 const BOUND: Duration = Duration::from_secs(30);
 const NOW: u64 = 60_000;
@@ -30,14 +30,14 @@ fn device() -> impl Strategy<Value = DeviceSummary> {
     let name = prop::option::of(prop::sample::select(vec!["nvidia-a30-24gb", "nvidia-l4-24gb"]));
     let state = prop::sample::select(vec![NodeState::Ok, NodeState::Degraded]);
     (name, prop::option::of(1_u64..3), state, occupancy).prop_map(
-        |(name, memory, state, occupancy)| DeviceSummary {
+        |(name, memory, node_state, occupancy)| DeviceSummary {
             sharing: None,
             worst_issue: None,
             is_manual_type: false,
             type_name: name.map(|name| name.parse().unwrap()),
             memory: memory.map(Mebibytes::new),
             health: DeviceHealth::OK,
-            state,
+            node_state,
             occupancy,
         },
     )
@@ -84,7 +84,7 @@ fn node() -> impl Strategy<Value = Node> {
         let mut node = Node::new(
             origin,
             Parts::default(),
-            StatusDigest::new(&inventory, labels, None),
+            StatusSummary::new(&inventory, labels, None),
             freshness,
         );
         node.summary = NodeSummary::new(&devices, &inventory.nvml, layout);

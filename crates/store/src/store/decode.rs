@@ -13,14 +13,14 @@ use octavo_stream::protocol::{Content, PartKey, Parts};
 use octavo_stream::status::{self, Catalogs, StatusError};
 
 use super::intern::ContentInterner;
-use crate::fleet::{Node, StatusDigest};
+use crate::fleet::{Node, StatusSummary};
 
-/// Decodes `parts` to a digest, using the previous state of the node if there is one.
+/// Decodes `parts` to a summary, using the previous state of the node if there is one.
 pub(super) fn decode(
     parts: &Parts,
     known: Option<&Node>,
     interned: &mut ContentInterner,
-) -> Result<StatusDigest, StatusError> {
+) -> Result<StatusSummary, StatusError> {
     let node = parts.get(PartKey::node().as_str());
     match (node, known) {
         (Some(node), Some(known)) if has_same_context(parts, &known.parts) => {
@@ -29,15 +29,15 @@ pub(super) fn decode(
         _ => {
             let status = status::decode(parts)?;
             let labels = interned.insert(parts, status.labels);
-            let digest = StatusDigest::new(&status.inventory, labels, status.layout.as_ref());
-            let digest = digest.with_sharing(status.sharing.as_ref().map(SharingSummary::of));
+            let summary = StatusSummary::new(&status.inventory, labels, status.layout.as_ref());
+            let summary = summary.with_sharing(status.sharing.as_ref().map(SharingSummary::of));
             let devices = status.inventory.devices.iter();
             let types = devices
                 .filter_map(|device| Some((device.pci, device.identity.type_name()?.clone())));
             let types: BTreeMap<PciAddress, TypeName> = types.collect();
             let samples = status.usage.as_ref().map(|usage| samples(usage, &types).into());
-            let digest = digest.with_samples(samples.unwrap_or_default());
-            Ok(digest.with_usage(status.usage.as_ref()))
+            let summary = summary.with_samples(samples.unwrap_or_default());
+            Ok(summary.with_usage(status.usage.as_ref()))
         }
     }
 }
@@ -59,7 +59,7 @@ fn decode_changes(
     node: &Content,
     known: &Node,
     interned: &mut ContentInterner,
-) -> Result<StatusDigest, StatusError> {
+) -> Result<StatusSummary, StatusError> {
     let (_, nvml) = status::decode_node(node)?;
     let summaries = summaries(known);
     let mut catalogs = None;
@@ -87,7 +87,7 @@ fn decode_changes(
         Ok(layout.as_ref().map(LayoutSummary::of))
     })?;
     let sharing =
-        unless_same(parts, known, &PartKey::sharing(), &known.summary.allocation, |content| {
+        unless_same(parts, known, &PartKey::sharing(), &known.summary.sharing_status, |content| {
             let sharing = content.map(status::decode_sharing).transpose()?;
             Ok(sharing.as_ref().map(SharingSummary::of))
         })?;
@@ -106,8 +106,8 @@ fn decode_changes(
     })?;
     let summary = NodeSummary::new(&devices, &nvml, layout);
     let samples = with_types(samples, &types);
-    let digest = StatusDigest { labels, devices, summary, usage: UsageRank::default(), samples };
-    Ok(digest.with_sharing(sharing).with_usage_rank(usage))
+    let whole = StatusSummary { labels, devices, summary, usage: UsageRank::default(), samples };
+    Ok(whole.with_sharing(sharing).with_usage_rank(usage))
 }
 
 /// Content that is derived from one part: `value` of the known node if the part is the same, otherwise decoded.
@@ -301,14 +301,14 @@ mod tests {
     }
 
     fn known(parts: Parts) -> Option<Node> {
-        let digest = decode(&parts, None, &mut ContentInterner::default()).ok()?;
+        let summary = decode(&parts, None, &mut ContentInterner::default()).ok()?;
         let origin = ReportingAgent {
             name: "gpu-1".parse().unwrap(),
             run: Run { epoch: 1, boot_id: String::new() },
             agent_version: String::new(),
         };
         let fresh = Freshness::new(Moment::default(), Duration::from_secs(1));
-        Some(Node::new(origin, parts, digest, fresh))
+        Some(Node::new(origin, parts, summary, fresh))
     }
 
     proptest! {

@@ -15,7 +15,7 @@ use proptest::prelude::*;
 use super::token::position;
 use super::*;
 use crate::clock::Moment;
-use crate::fleet::{Fleet, Freshness, Node, ReportingAgent, StatusDigest};
+use crate::fleet::{Fleet, Freshness, Node, ReportingAgent, StatusSummary};
 
 fn tenant(name: &str, memory: u64) -> Tenant {
     Tenant {
@@ -64,9 +64,9 @@ fn node(name: &str, memory: &[u64]) -> Arc<Node> {
         agent_version: "1".to_owned(),
     };
     let parts: Parts = [status::encode_usage(&usage)].into_iter().collect();
-    let digest = StatusDigest::new(&inventory, Arc::default(), None).with_usage(Some(&usage));
+    let summary = StatusSummary::new(&inventory, Arc::default(), None).with_usage(Some(&usage));
     let fresh = Freshness::new(Moment::default(), Duration::from_secs(1));
-    Arc::new(Node::new(origin, parts, digest, fresh))
+    Arc::new(Node::new(origin, parts, summary, fresh))
 }
 
 fn fleet(nodes: &[Vec<u64>]) -> Fleet {

@@ -13,7 +13,7 @@ pub struct Sender {
     sent: Parts,
     /// The current status; successive changes are combined.
     latest: Parts,
-    line: LinkState,
+    link: LinkState,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,14 +35,14 @@ impl Sender {
             seq: 0,
             sent: Parts::default(),
             latest: Parts::default(),
-            line: LinkState::Down,
+            link: LinkState::Down,
         }
     }
 
     /// Handles a new connection; returns its first message.
     #[must_use = "the message must be sent"]
     pub fn connected(&mut self) -> FromAgent {
-        self.line = LinkState::Waiting;
+        self.link = LinkState::Waiting;
         FromAgent::Hello(Hello {
             identity: self.identity.clone(),
             run: self.run.clone(),
@@ -53,7 +53,7 @@ impl Sender {
 
     /// Handles the loss of the connection.
     pub fn disconnected(&mut self) {
-        self.line = LinkState::Down;
+        self.link = LinkState::Down;
     }
 
     /// Updates the current status; returns the message to send, if any.
@@ -66,10 +66,10 @@ impl Sender {
     /// Handles a message from the aggregator; returns the message to send, if any. The caller must handle a hold-off.
     #[must_use = "the message must be sent"]
     pub fn handle_message(&mut self, message: &AggregatorMessage) -> Option<FromAgent> {
-        match (message, self.line) {
+        match (message, self.link) {
             (_, LinkState::Down) | (AggregatorMessage::HoldOff { .. }, _) => None,
             (AggregatorMessage::Ack { seq }, _) if *seq == self.seq => {
-                self.line = LinkState::Idle;
+                self.link = LinkState::Idle;
                 self.next_delta()
             }
             // Acknowledges a status that was not sent according to our state: the machine was restored from an
@@ -86,13 +86,13 @@ impl Sender {
 
     /// Returns the heartbeat to send; `None` without a connection or before the first status.
     pub fn heartbeat(&self) -> Option<FromAgent> {
-        (self.line != LinkState::Down && self.seq > 0)
+        (self.link != LinkState::Down && self.seq > 0)
             .then(|| FromAgent::Heartbeat { seq: self.seq, hash: self.sent.hash() })
     }
 
     /// Returns whether the aggregator has the current status.
     pub fn is_in_sync(&self) -> bool {
-        self.line == LinkState::Idle && self.sent == self.latest
+        self.link == LinkState::Idle && self.sent == self.latest
     }
 
     fn snapshot(&mut self) -> FromAgent {
@@ -101,7 +101,7 @@ impl Sender {
     }
 
     fn next_delta(&mut self) -> Option<FromAgent> {
-        if self.line != LinkState::Idle {
+        if self.link != LinkState::Idle {
             return None;
         }
         let change: Change = self.sent.change_to(&self.latest);
@@ -115,6 +115,6 @@ impl Sender {
     fn send_latest(&mut self) {
         self.seq = self.seq.saturating_add(1);
         self.sent = self.latest.clone();
-        self.line = LinkState::Waiting;
+        self.link = LinkState::Waiting;
     }
 }

@@ -2,8 +2,8 @@
 
 use octavo_model::reported::Reported;
 use octavo_model::sharing_status::{
-    HandOff, MAX_CONFIG_BYTES, MAX_RESOURCES, MAX_RETAINED, MAX_UNITS, ResourceStatus, RetainedId,
-    SharingStatus, UnitStatus,
+    HandOffConfig, MAX_CONFIG_BYTES, MAX_RESOURCES, MAX_RETAINED, MAX_UNITS, ResourceStatus,
+    RetainedId, SharingStatus, UnitStatus,
 };
 use octavo_model::text::{MAX_TEXT_BYTES, MAX_WORD_BYTES};
 
@@ -62,13 +62,13 @@ pub(super) fn read(sharing: v1::Sharing) -> FieldResult<SharingStatus> {
 
 /// Requires both or neither: a key without a configuration would refer to nothing, and a configuration without a key
 /// could not be stored.
-fn hand_off(key: Option<String>, config: Option<String>) -> FieldResult<Option<HandOff>> {
+fn hand_off(key: Option<String>, config: Option<String>) -> FieldResult<Option<HandOffConfig>> {
     if key.is_none() && config.is_none() {
         return Ok(None);
     }
     let config = required("plugin_config", config)?;
     let key = required("plugin_config_key", key)?;
-    Ok(Some(HandOff {
+    Ok(Some(HandOffConfig {
         key: bounded_text("plugin_config_key", MAX_WORD_BYTES, key)?,
         config: bounded_text("plugin_config", MAX_CONFIG_BYTES, config)?,
     }))

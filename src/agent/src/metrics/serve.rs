@@ -54,7 +54,7 @@ pub struct MetricsServer {
 struct MetricsState {
     applies: LayoutMetrics,
     registries: Arc<Vec<Registry>>,
-    pulse: Liveness,
+    liveness: Liveness,
 }
 
 impl MetricsServer {
@@ -64,7 +64,7 @@ impl MetricsServer {
         applies: LayoutMetrics,
         usage: Option<UsageMetrics>,
         vendors: Option<VendorMetrics>,
-        pulse: Liveness,
+        liveness: Liveness,
     ) -> io::Result<Self> {
         let listener = TcpListener::bind(address).await?;
         info!(address = %listener.local_addr()?, "serving metrics");
@@ -76,7 +76,7 @@ impl MetricsServer {
             .route("/metrics", get(scrape))
             .route("/healthz", get(alive))
             .route("/readyz", get(ready))
-            .with_state(MetricsState { applies, registries, pulse });
+            .with_state(MetricsState { applies, registries, liveness });
         Ok(Self { listener, router })
     }
 
@@ -139,11 +139,11 @@ async fn serve_connection(socket: TcpStream, router: Router) {
 }
 
 async fn alive(State(source): State<MetricsState>) -> (StatusCode, &'static str) {
-    verdict(source.pulse.is_alive(), "the main loop is not running\n")
+    verdict(source.liveness.is_alive(), "the main loop is not running\n")
 }
 
 async fn ready(State(source): State<MetricsState>) -> (StatusCode, &'static str) {
-    verdict(source.pulse.is_ready(), "nothing has been published yet\n")
+    verdict(source.liveness.is_ready(), "nothing has been published yet\n")
 }
 
 fn verdict(good: bool, bad: &'static str) -> (StatusCode, &'static str) {

@@ -11,7 +11,7 @@ use octavo_kube::nvidia_plugin::DevicePluginHandle;
 use octavo_model::inventory::NvmlState;
 use octavo_model::reason::Reason;
 use octavo_model::sharing_status::{
-    DeviceProvider, HandOff, Health, ResourceStatus, SharingStatus, UnitStatus,
+    DeviceProvider, HandOffConfig, Health, ResourceStatus, SharingStatus, UnitStatus,
 };
 use octavo_node::mig_strategy::MigStrategy;
 use octavo_node::node_object::node_diff::SHARING_FIELD_MANAGER;
@@ -59,7 +59,7 @@ pub struct HandOffSettings {
 /// Desired offers of a layout, with the configuration that requests them from the plugin.
 struct DesiredConfig {
     offers: Offers,
-    configuration: HandOff,
+    configuration: HandOffConfig,
 }
 
 impl HandOffBackend {
@@ -146,7 +146,7 @@ impl HandOffBackend {
             ));
         }
         let key = plugin_config::key(layout, &config);
-        Ok(DesiredConfig { offers, configuration: HandOff { key, config } })
+        Ok(DesiredConfig { offers, configuration: HandOffConfig { key, config } })
     }
 
     fn step(

@@ -162,8 +162,8 @@ fn driver_edits(dir: &Path) -> io::Result<Option<DriverEdits>> {
     let mut paths = Vec::new();
     for entry in fs::read_dir(dir)? {
         let path = entry?.path();
-        let ending = path.extension().and_then(|ending| ending.to_str());
-        if matches!(ending, Some("json" | "yaml")) && !path.ends_with(SPEC_FILE_NAME) {
+        let extension = path.extension().and_then(|extension| extension.to_str());
+        if matches!(extension, Some("json" | "yaml")) && !path.ends_with(SPEC_FILE_NAME) {
             paths.push(path);
         }
     }

@@ -269,7 +269,7 @@ mod tests {
     };
     use octavo_model::quantity::Mebibytes;
     use octavo_model::reason::Reason;
-    use octavo_model::sharing_status::{DeviceProvider, HandOff, SharingStatus};
+    use octavo_model::sharing_status::{DeviceProvider, HandOffConfig, SharingStatus};
     use octavo_model::text::MAX_TEXT_BYTES;
     use octavo_node::labels::Options;
     use octavo_node::sharing;
@@ -460,7 +460,7 @@ mod tests {
             sharing: None,
             usage: Some(usage),
             offered: None,
-            pulse: Liveness::always_alive(),
+            liveness: Liveness::always_alive(),
         };
         let mut reporter = StatusReporter::new(outputs, Options::default(), None);
         let checks = async {
@@ -572,7 +572,10 @@ mod tests {
                 message: Some("ö".repeat(5_000)),
                 resources: Vec::new(),
                 retained: Vec::new(),
-                hand_off: Some(HandOff { key: "a100".to_owned(), config: "x".repeat(40_000) }),
+                hand_off: Some(HandOffConfig {
+                    key: "a100".to_owned(),
+                    config: "x".repeat(40_000),
+                }),
                 named: None,
             }),
             ..NodeLayoutStatus::default()

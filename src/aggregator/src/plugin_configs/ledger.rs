@@ -7,7 +7,7 @@ use std::time::Duration;
 use octavo_files::plugin_config;
 use octavo_kube::nvidia_plugin_config::Contents;
 use octavo_model::id::NodeName;
-use octavo_model::sharing_status::HandOff;
+use octavo_model::sharing_status::HandOffConfig;
 
 /// Requests of all nodes that have any.
 pub type ConfigRequests = BTreeMap<NodeName, ConfigRequest>;
@@ -16,7 +16,7 @@ pub type ConfigRequests = BTreeMap<NodeName, ConfigRequest>;
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ConfigRequest {
     /// Configuration for its device plugin.
-    pub hand_off: Option<HandOff>,
+    pub hand_off: Option<HandOffConfig>,
     /// Key that its label names. Its device plugin does not start without that key, so the key is retained unchanged.
     pub named: Option<String>,
 }
@@ -248,11 +248,11 @@ enum KeyAction {
 }
 
 fn check(
-    hand_off: &HandOff,
+    hand_off: &HandOffConfig,
     wanted: &BTreeMap<String, String>,
     contents: &Contents,
 ) -> Result<KeyAction, String> {
-    let HandOff { key, config } = hand_off;
+    let HandOffConfig { key, config } = hand_off;
     plugin_config::read(key, config).map_err(|error| error.to_string())?;
     let there = contents.all.get(key);
     if let Some(owner) = contents.others.get(key).filter(|_| !contents.ours.contains(key)) {
@@ -280,17 +280,17 @@ mod tests {
 
     use super::*;
 
-    fn hand_off(layout: &str, replicas: u32) -> HandOff {
+    fn hand_off(layout: &str, replicas: u32) -> HandOffConfig {
         let config = plugin_config::text(&PluginConfig {
             mig_strategy: MigStrategy::None,
             rename_by_default: false,
             fail_requests_greater_than_one: false,
             resources: vec![ReplicatedResource { name: ResourceName::gpu(), replicas }],
         });
-        HandOff { key: plugin_config::key(layout, &config), config }
+        HandOffConfig { key: plugin_config::key(layout, &config), config }
     }
 
-    fn requests(all: &[(&str, HandOff)]) -> ConfigRequests {
+    fn requests(all: &[(&str, HandOffConfig)]) -> ConfigRequests {
         let all = all.iter();
         all.map(|(node, hand_off)| {
             let request = ConfigRequest { hand_off: Some(hand_off.clone()), named: None };
@@ -407,8 +407,8 @@ mod tests {
         let there = done(&first, &nothing);
         let count = u32::try_from(MAX_KEYS).unwrap() + 10;
         let many = (0..count).map(|number| (format!("n{number}"), hand_off("x", number + 2)));
-        let many: Vec<(String, HandOff)> = many.collect();
-        let many: Vec<(&str, HandOff)> =
+        let many: Vec<(String, HandOffConfig)> = many.collect();
+        let many: Vec<(&str, HandOffConfig)> =
             many.iter().map(|(node, hand_off)| (node.as_str(), hand_off.clone())).collect();
         let mut all = requests(&many);
         all.extend(labelled(&[("a", &old.key)]));
@@ -460,11 +460,11 @@ mod tests {
     fn i12_forged_request_is_rejected_without_affecting_others() {
         let mut ledger = KeyLedger::default();
         let good = hand_off("x", 2);
-        let forged = HandOff {
+        let forged = HandOffConfig {
             key: good.key.clone(),
             config: "version: v1\nflags: {plugin: {passDeviceSpecs: true}}\n".to_owned(),
         };
-        let takes = HandOff { key: "default".to_owned(), ..good.clone() };
+        let takes = HandOffConfig { key: "default".to_owned(), ..good.clone() };
         let requests = requests(&[("a", forged), ("b", takes), ("c", good.clone())]);
         let decision = ledger.decide(Duration::ZERO, &requests, &Contents::default());
         assert_eq!(decision.apply, Some([(good.key, good.config)].into()));
@@ -478,8 +478,8 @@ mod tests {
             let count = u32::try_from(MAX_KEYS).unwrap() + 10;
             let all =
                 (from..from + count).map(|number| (format!("n{number}"), hand_off("x", number)));
-            let all: Vec<(String, HandOff)> = all.collect();
-            let all: Vec<(&str, HandOff)> =
+            let all: Vec<(String, HandOffConfig)> = all.collect();
+            let all: Vec<(&str, HandOffConfig)> =
                 all.iter().map(|(node, hand_off)| (node.as_str(), hand_off.clone())).collect();
             requests(&all)
         };
@@ -498,8 +498,8 @@ mod tests {
     fn of_nodes_that_are_away(ledger: &mut KeyLedger) -> (Contents, Vec<String>) {
         let many = (0..u32::try_from(MAX_KEYS).unwrap())
             .map(|number| (format!("away-{number}"), hand_off("x", number + 2)));
-        let many: Vec<(String, HandOff)> = many.collect();
-        let all: Vec<(&str, HandOff)> =
+        let many: Vec<(String, HandOffConfig)> = many.collect();
+        let all: Vec<(&str, HandOffConfig)> =
             many.iter().map(|(node, hand_off)| (node.as_str(), hand_off.clone())).collect();
         let nothing = Contents::default();
         let there = done(&ledger.decide(Duration::ZERO, &requests(&all), &nothing), &nothing);

@@ -16,7 +16,7 @@ pub fn row(node: &Node, clock: &Clock, now: Moment) -> NodeRow {
     NodeRow {
         name: node.name.as_str().to_owned(),
         state: node.state(now).into(),
-        reason: node.reason(now).map(str::to_owned),
+        reason: node.short_reason(now),
         source: node.source.into(),
         connected: node.connected,
         last_confirmed: clock.wall(node.freshness.confirmed()).to_string(),
@@ -34,6 +34,7 @@ pub fn row(node: &Node, clock: &Clock, now: Moment) -> NodeRow {
 pub fn detail(node: &Node, status: NodeStatus, clock: &Clock, now: Moment) -> NodeDetail {
     let labels = node.labels.iter();
     let mut row = row(node, clock, now);
+    row.reason = node.reason(now).map(str::to_owned);
     if let (Some(shown), Some(reported)) = (&mut row.layout, &status.layout) {
         shown.devices.clone_from(&reported.devices);
     }
@@ -94,7 +95,7 @@ mod tests {
     use octavo_model::inventory::{Device, Vendor};
     use octavo_model::reported::Reported;
     use octavo_node::label_set::LabelSet;
-    use octavo_store::fleet::{Freshness, ReportingAgent, StatusDigest};
+    use octavo_store::fleet::{Freshness, ReportingAgent, StatusSummary};
     use octavo_stream::protocol::{Parts, Run};
     use proptest::prelude::*;
 
@@ -113,7 +114,7 @@ mod tests {
             };
             let freshness = Freshness::new(Moment::default(), Duration::from_secs(1));
             let labels = Arc::new(LabelSet::default());
-            let node = Node::new(origin, Parts::default(), StatusDigest::new(&inventory, labels, None), freshness);
+            let node = Node::new(origin, Parts::default(), StatusSummary::new(&inventory, labels, None), freshness);
             let clock = Clock::start();
             // Neuron devices that the driver reports but the PCI bus does not count too.
             let may_be_one = |one: &&Device| {

@@ -15,7 +15,7 @@ use tokio::time::{Instant, Interval, interval_at};
 use super::progress_rows::{DeviceProgress, ProgressRows, fitted};
 use crate::Exit;
 use crate::fleet::format::layout_style;
-use crate::output::{note, redraw};
+use crate::output::{note, redraw, width_of_stderr};
 use crate::settings::{Charset, Colors, OutputMode};
 use crate::text::{Cell, columns, count_noun, group_by_key, lines, printable, wrap};
 
@@ -125,8 +125,10 @@ impl ProgressDisplay {
 
 impl State {
     fn draw(&mut self, charset: Charset) {
-        let mut rows = self.rows.rows(&self.devices, Instant::now(), charset);
-        rows.extend(self.drain.as_deref().map(fitted));
+        // The last column stays empty: some terminals fold a row that fills it.
+        let width = width_of_stderr().saturating_sub(1);
+        let mut rows = self.rows.rows(&self.devices, Instant::now(), (width, charset));
+        rows.extend(self.drain.as_deref().map(|text| fitted(text, width)));
         if rows.is_empty() && self.drawn == 0 {
             return;
         }

@@ -6,12 +6,12 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::settings::Charset;
-use crate::text::{count_noun, printable};
+use crate::text::{count_noun, printable, shorten};
 
 /// Columns of a bar.
 const BAR_WIDTH: usize = 12;
-/// Columns of a row; one less than a terminal, so that no row is folded.
-const ROW_WIDTH: usize = 79;
+/// Part of a row that the name of a device may fill.
+const NAME_PART: usize = 3;
 /// Maximum number of rows. A node has up to sixteen devices, and a screen must not scroll.
 const MAX_ROWS: usize = 16;
 
@@ -32,24 +32,25 @@ pub(super) struct ProgressRows {
 }
 
 impl ProgressRows {
-    /// Formats a row for each device.
+    /// Formats a row of at most `width` characters for each device.
     pub(super) fn rows(
         &mut self,
         devices: &[DeviceProgress],
         now: Instant,
-        charset: Charset,
+        (width, charset): (usize, Charset),
     ) -> Vec<String> {
         self.begun.retain(|name, _| devices.iter().any(|device| device.name == *name));
-        let width = devices.iter().map(|device| device.name.chars().count()).max();
-        let width = width.unwrap_or_default();
+        let most = width / NAME_PART;
+        let longest = devices.iter().map(|device| device.name.chars().count()).max();
+        let name_width = longest.unwrap_or_default().min(most);
         let hidden = devices.len().saturating_sub(MAX_ROWS);
         let mut rows = Vec::new();
         for device in devices.iter().take(MAX_ROWS) {
             let (begun, first) =
                 *self.begun.entry(device.name.clone()).or_insert((now, device.done));
             let elapsed = now.saturating_duration_since(begun);
-            let row = row(device, width, (elapsed, first), charset);
-            rows.push(fitted(&row));
+            let row = row(device, name_width, (elapsed, first), charset);
+            rows.push(fitted(&row, width));
         }
         if hidden > 0 {
             rows.push(format!("and {}", count_noun(hidden, "more device", "more devices")));
@@ -60,7 +61,7 @@ impl ProgressRows {
 
 fn row(
     device: &DeviceProgress,
-    width: usize,
+    name_width: usize,
     (elapsed, first): (Duration, usize),
     charset: Charset,
 ) -> String {
@@ -70,12 +71,13 @@ fn row(
         Some(_) | None => String::new(),
     };
     let bar = bar(*done, *steps, charset);
-    format!("{name:width$}  {bar}  {done}/{steps}  {}{rest}: {step}", clock(elapsed))
+    let name = shorten(name, name_width);
+    format!("{name:name_width$}  {bar}  {done}/{steps}  {}{rest}: {step}", clock(elapsed))
 }
 
 /// Cuts a text to the width of a row.
-pub(super) fn fitted(text: &str) -> String {
-    printable(text).chars().take(ROW_WIDTH).collect()
+pub(super) fn fitted(text: &str, width: usize) -> String {
+    printable(text).chars().take(width).collect()
 }
 
 fn bar(done: usize, steps: usize, charset: Charset) -> String {
@@ -112,7 +114,7 @@ mod tests {
         let begin = Instant::now();
         let all = [device("GPU 0", 0), device("GPU 10", 1)];
         assert_eq!(
-            rows.rows(&all, begin, Charset::Ascii),
+            rows.rows(&all, begin, (79, Charset::Ascii)),
             [
                 "GPU 0   [------------]  0/4  0:00: create 3g.40gb",
                 "GPU 10  [###---------]  1/4  0:00: create 3g.40gb",
@@ -120,26 +122,31 @@ mod tests {
         );
         let later = begin + Duration::from_secs(70);
         assert_eq!(
-            rows.rows(&[device("GPU 0", 2)], later, Charset::Utf8),
+            rows.rows(&[device("GPU 0", 2)], later, (79, Charset::Utf8)),
             ["GPU 0  ██████░░░░░░  2/4  1:10, about 1:10 left: create 3g.40gb"]
         );
         // The steps that were done before the first row do not count.
         let latest = later + Duration::from_secs(30);
-        let rows_of_attached = rows.rows(&[device("GPU 0", 3)], latest, Charset::Ascii);
+        let rows_of_attached = rows.rows(&[device("GPU 0", 3)], latest, (79, Charset::Ascii));
         assert!(rows_of_attached[0].contains("about 0:33 left"), "{rows_of_attached:?}");
         // A later change of the same device starts from zero.
-        assert!(rows.rows(&[], later, Charset::Ascii).is_empty());
-        let again = rows.rows(&[device("GPU 0", 0)], later, Charset::Ascii);
+        assert!(rows.rows(&[], later, (79, Charset::Ascii)).is_empty());
+        let again = rows.rows(&[device("GPU 0", 0)], later, (79, Charset::Ascii));
         assert_eq!(again, ["GPU 0  [------------]  0/4  0:00: create 3g.40gb"]);
     }
 
     #[test]
-    fn rows_fit_a_terminal() {
-        let many: Vec<DeviceProgress> =
-            (0..18).map(|number| device(&format!("GPU {number} {}", "x".repeat(70)), 1)).collect();
-        let rows = ProgressRows::default().rows(&many, Instant::now(), Charset::Ascii);
-        assert_eq!(rows.len(), 17);
-        assert!(rows.iter().all(|row| row.chars().count() < 80), "{rows:#?}");
-        assert_eq!(rows.last().map(String::as_str), Some("and 2 more devices"));
+    fn rows_fit_the_terminal_and_long_names_keep_both_ends() {
+        let name = |number| format!("GPU {} {number}", "x".repeat(70));
+        let many: Vec<DeviceProgress> = (10..28).map(|number| device(&name(number), 1)).collect();
+        let rows =
+            |width| ProgressRows::default().rows(&many, Instant::now(), (width, Charset::Ascii));
+        let narrow = rows(60);
+        assert_eq!(narrow.len(), 17);
+        assert!(narrow.iter().all(|row| row.chars().count() <= 60), "{narrow:#?}");
+        assert_eq!(narrow[0], "GPU xxxxxxxx...xx 10  [###---------]  1/4  0:00: create 3g.4");
+        assert_eq!(narrow.last().map(String::as_str), Some("and 2 more devices"));
+        let wide = rows(300);
+        assert!(wide[0].starts_with(&format!("{}  [###", name(10))), "{wide:#?}");
     }
 }

@@ -5,21 +5,20 @@ use std::time::Duration;
 use octavo_fleet::api::{NodeRow, NodeType};
 use octavo_fleet::startup::StartupProgress;
 use octavo_fleet::summary::{DeviceCounts, DeviceUse, LayoutSummary, NodeState, PartitionCounts};
+use octavo_fleet::type_labels::UNKNOWN;
 use octavo_fleet::type_source::TypeSource;
 use octavo_model::quantity::Mebibytes;
 use octavo_model::reason::Reason;
 use octavo_model::reported::Reported;
-use octavo_model::text::{format_age_short, format_memory_short};
+use octavo_model::text::{format_age_short, format_memory};
 use octavo_planner::reconcile::ApplyState;
 
 use crate::style::Style;
 use crate::text::{Cell, NONE};
 
-const UNKNOWN_TYPE: &str = "unknown";
-
 /// Returns the type's name, or the word for unrecognized devices.
 pub(crate) fn type_name(of: &NodeType) -> &str {
-    of.type_name.as_deref().unwrap_or(UNKNOWN_TYPE)
+    of.type_name.as_deref().unwrap_or(UNKNOWN)
 }
 
 /// Formats a note on a fleet whose nodes have not all reported yet.
@@ -70,7 +69,7 @@ pub(crate) fn parts(of: PartitionCounts) -> String {
 pub(crate) fn memory(mib: u64) -> String {
     match mib {
         0 => NONE.to_owned(),
-        mib => format_memory_short(Mebibytes::new(mib)),
+        mib => format_memory(Mebibytes::new(mib)),
     }
 }
 

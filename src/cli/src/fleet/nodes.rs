@@ -170,9 +170,9 @@ pub(crate) mod tests {
         assert_eq!(
             table(&rows, printed(FleetFormat::Table, Headers::Shown), Colors::Off),
             "\
-NAME        TYPES                DEVICES  FREE  PARTS  MEMORY  SHARING  STATE  AGE
-gpu-node-1  8x nvidia-a100-80gb  8        2     5/12   640Gi   mixed    ok     3s
-b           8x unknown           8        2     5/12   640Gi   mixed    stale  10m
+NAME        TYPES                DEVICES  FREE  PARTS  MEMORY   SHARING  STATE  AGE
+gpu-node-1  8x nvidia-a100-80gb  8        2     5/12   640 GiB   mixed    ok     3s
+b           8x unknown           8        2     5/12   640 GiB   mixed    stale  10m
 "
         );
     }
@@ -190,17 +190,17 @@ b           8x unknown           8        2     5/12   640Gi   mixed    stale  1
             text(Headers::Shown),
             "\
 nvidia-a100-80gb: 2 nodes, 16 devices, 4 free
-NAME  TYPES                DEVICES  FREE  PARTS  MEMORY  SHARING  STATE  AGE
-e     8x nvidia-a100-80gb  8        2     5/12   640Gi   mixed    ok     3s
-d     8x nvidia-a100-80gb  8        2     5/12   640Gi   mixed    ok     3s
+NAME  TYPES                DEVICES  FREE  PARTS  MEMORY   SHARING  STATE  AGE
+e     8x nvidia-a100-80gb  8        2     5/12   640 GiB   mixed    ok     3s
+d     8x nvidia-a100-80gb  8        2     5/12   640 GiB   mixed    ok     3s
 
 Mixed: 1 node, 8 devices, 2 free
-NAME  TYPES                                     DEVICES  FREE  PARTS  MEMORY  SHARING  STATE  AGE
-c     8x nvidia-a100-80gb, 8x nvidia-v100-16gb  8        2     5/12   640Gi   mixed    ok     3s
+NAME  TYPES                                     DEVICES  FREE  PARTS  MEMORY   SHARING  STATE  AGE
+c     8x nvidia-a100-80gb, 8x nvidia-v100-16gb  8        2     5/12   640 GiB   mixed    ok     3s
 
 type unknown: 1 node, 8 devices, 2 free
-NAME  TYPES       DEVICES  FREE  PARTS  MEMORY  SHARING  STATE  AGE
-b     8x unknown  8        2     5/12   640Gi   mixed    ok     3s
+NAME  TYPES       DEVICES  FREE  PARTS  MEMORY   SHARING  STATE  AGE
+b     8x unknown  8        2     5/12   640 GiB   mixed    ok     3s
 "
         );
         let bare = text(Headers::Hidden);
@@ -219,7 +219,7 @@ b     8x unknown  8        2     5/12   640Gi   mixed    ok     3s
         }));
         assert_eq!(
             table(&[away], printed(FleetFormat::Wide, Headers::Hidden), Colors::Off),
-            "a  8x nvidia-a100-80gb  8  2  5/12  640Gi  mixed  ok, agent disconnected  3s  serving  blocked  1  4  1  0  0  no  2026-11-21T10:00:00Z  0.1.0  agent\n"
+            "a  8x nvidia-a100-80gb  8  2  5/12  640 GiB  mixed  ok, agent disconnected  3s  serving  blocked  1  4  1  0  0  no  2026-11-21T10:00:00Z  0.1.0  agent\n"
         );
     }
 

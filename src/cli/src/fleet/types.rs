@@ -111,13 +111,16 @@ mod tests {
             text(Headers::Shown),
             "\
 TYPE              MEMORY  TOTAL  FREE  IN USE  PARTITIONED  PARTS FREE  UNAVAILABLE  PASSTHROUGH  UNKNOWN  NODES
-nvidia-a100-80gb  80Gi    8      2     1       4            5/12        1            0            0        1
+nvidia-a100-80gb  80 GiB  8      2     1       4            5/12        1            0            0        1
 
 TYPE              NODE  TOTAL  FREE  IN USE  PARTITIONED  PARTS FREE  STATE
 nvidia-a100-80gb  n1    8      2     1       4            5/12        ok
 "
         );
-        assert_eq!(text(Headers::Hidden), "nvidia-a100-80gb  80Gi  8  2  1  4  5/12  1  0  0  1\n");
+        assert_eq!(
+            text(Headers::Hidden),
+            "nvidia-a100-80gb  80 GiB  8  2  1  4  5/12  1  0  0  1\n"
+        );
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! Information that only AMD's driver reports: chip, partitions, used memory, and XGMI hives.
 //!
 //! ```text
-//! AMD           GFX     CUS  PARTITIONS             VRAM USED           HIVE
-//! 0000:05:00.0  gfx942  304  CPX/NPS4, 8 x 24564Mi  2272Mi of 196592Mi  1
+//! AMD           GFX     CUS  PARTITIONS              VRAM USED             HIVE
+//! 0000:05:00.0  gfx942  304  CPX/NPS4, 8 x 23.9 GiB  2.2 GiB of 191.9 GiB  1
 //! ```
 //!
 //! Devices of one hive share a number; the hive's own ID is as long as a chip's, and appears only in the wide table.
@@ -10,9 +10,8 @@
 use std::collections::BTreeSet;
 
 use octavo_model::inventory::{Amd, Device, Inventory, PartitioningMode};
-use octavo_model::quantity::Mebibytes;
 
-use crate::inspect::Columns;
+use super::format::{self, Columns};
 use crate::settings::{Colors, Headers};
 use crate::text::{self, Cell};
 
@@ -36,8 +35,8 @@ pub(super) fn devices(inventory: &Inventory, which: Columns, colors: Colors) -> 
             Cell::plain(&device.pci),
             Cell::optional(amd.gfx_target.as_ref()),
             Cell::optional(amd.compute_units),
-            Cell::optional(parts(amd)),
-            Cell::optional(memory(device, amd)),
+            Cell::optional(parts(amd, which)),
+            Cell::optional(memory((device, amd), which)),
             Cell::optional(hive.map(|hive| hive.saturating_add(1))),
             Cell::optional(modes(amd)),
             Cell::optional(minors(amd)),
@@ -49,8 +48,8 @@ pub(super) fn devices(inventory: &Inventory, which: Columns, colors: Colors) -> 
     text::table(&[&COLUMNS, wide], rows, Headers::Shown, colors)
 }
 
-/// Formats `CPX/NPS4, 8 x 24564Mi`: the current modes, and the resulting partitions.
-fn parts(amd: &Amd) -> Option<String> {
+/// Formats `CPX/NPS4, 8 x 23.9 GiB`: the current modes, and the resulting partitions.
+fn parts(amd: &Amd, which: Columns) -> Option<String> {
     let modes: Vec<&str> = [&amd.compute, &amd.memory]
         .into_iter()
         .flatten()
@@ -66,7 +65,7 @@ fn parts(amd: &Amd) -> Option<String> {
         let count = amd.partitions.len();
         let alike = rest.iter().all(|other| other.memory == first.memory);
         parts.push(match first.memory.filter(|_| alike) {
-            Some(memory) => format!("{count} x {}", mebibytes(memory)),
+            Some(memory) => format!("{count} x {}", format::memory(memory, which)),
             None => format!("{count} parts"),
         });
     }
@@ -76,14 +75,10 @@ fn parts(amd: &Amd) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join(", "))
 }
 
-fn memory(device: &Device, amd: &Amd) -> Option<String> {
-    let used = mebibytes(amd.memory_used?);
-    let total = device.memory.map(mebibytes);
+fn memory((device, amd): (&Device, &Amd), which: Columns) -> Option<String> {
+    let used = format::memory(amd.memory_used?, which);
+    let total = device.memory.map(|total| format::memory(total, which));
     Some(total.map_or_else(|| used.clone(), |total| format!("{used} of {total}")))
-}
-
-fn mebibytes(memory: Mebibytes) -> String {
-    format!("{}Mi", memory.get())
 }
 
 /// Formats the modes that the driver supports.

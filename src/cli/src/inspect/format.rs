@@ -1,8 +1,19 @@
-//! Common words for the states of devices.
+//! Common format of devices' states, types and memory.
 
 use octavo_model::inventory::{Device, Inventory};
+use octavo_model::quantity::Mebibytes;
+use octavo_model::text::format_memory;
 
 use crate::style::Style;
+
+/// Selection of columns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Columns {
+    /// Columns that fit 80 characters.
+    Default,
+    /// All columns, whatever their width.
+    All,
+}
 
 /// State of a PCI function whose driver reports in the Neuron table: the two cannot be matched.
 const SEE_NEURON: &str = "see Neuron";
@@ -22,5 +33,13 @@ pub(super) fn kind(device: &Device) -> String {
         format!("{} (manual)", device.identity)
     } else {
         device.identity.to_string()
+    }
+}
+
+/// Formats memory; the wide tables have the exact amount that the driver reports.
+pub(super) fn memory(memory: Mebibytes, which: Columns) -> String {
+    match which {
+        Columns::Default => format_memory(memory),
+        Columns::All => format!("{} MiB", memory.get()),
     }
 }

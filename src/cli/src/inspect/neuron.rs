@@ -4,9 +4,8 @@
 
 use octavo_model::accelerators;
 use octavo_model::inventory::{Inventory, LogicalSource, Neuron, NeuronDevice, NeuronIdentity};
-use octavo_model::quantity::Mebibytes;
 
-use super::table::Columns;
+use super::format::{self, Columns};
 use crate::settings::{Colors, Headers};
 use crate::text::{self, Cell, NONE, printable, wrap};
 
@@ -26,7 +25,7 @@ pub(super) fn devices(inventory: &Inventory, which: Columns, colors: Colors) -> 
         return format!("{heading}\n");
     }
     let wide: &[&str] = if which == Columns::All { &WIDE_COLUMNS } else { &[] };
-    let rows = neuron.devices.iter().map(|device| row(neuron, device));
+    let rows = neuron.devices.iter().map(|device| row(neuron, device, which));
     format!("{heading}\n{}", text::table(&[&COLUMNS, wide], rows, Headers::Shown, colors))
 }
 
@@ -63,7 +62,7 @@ fn logical(neuron: &Neuron) -> String {
     format!("{cores} 1 logical core ({source})")
 }
 
-fn row(neuron: &Neuron, device: &NeuronDevice) -> Vec<Cell> {
+fn row(neuron: &Neuron, device: &NeuronDevice, which: Columns) -> Vec<Cell> {
     let state = device.state();
     let chip = device.device_name.as_deref();
     let facts = chip.and_then(accelerators::neuron_chip);
@@ -71,7 +70,7 @@ fn row(neuron: &Neuron, device: &NeuronDevice) -> Vec<Cell> {
         Cell::plain(&device.number),
         Cell::plain(chip.unwrap_or(UNKNOWN)),
         Cell::plain(&cores(neuron, device)),
-        Cell::plain(&memory(device)),
+        Cell::plain(&memory(device, which)),
         Cell::plain(&links(device)),
         Cell::optional(device.serial.as_deref()),
         Cell::new(state.as_str(), state.tone().into()),
@@ -89,11 +88,12 @@ fn cores(neuron: &Neuron, device: &NeuronDevice) -> String {
 }
 
 /// Formats used memory, as reported by the driver, and the chip's memory according to the catalog.
-fn memory(device: &NeuronDevice) -> String {
+fn memory(device: &NeuronDevice, which: Columns) -> String {
     let chip = device.device_name.as_deref();
-    let total = chip.and_then(accelerators::neuron_memory).map(Mebibytes::get);
-    let used = device.memory_used.map(Mebibytes::get);
-    format!("{}/{}Mi", or_unknown(used), or_unknown(total))
+    let total = chip.and_then(accelerators::neuron_memory);
+    let [used, total] = [device.memory_used, total]
+        .map(|memory| or_unknown(memory.map(|memory| format::memory(memory, which))));
+    format!("{used} of {total}")
 }
 
 /// Formats the corrected errors of memory and chip: no data was lost, but many of them are a warning.

@@ -12,12 +12,12 @@
 //! GPUs that look the same share a picture. Inconsistent reports of a driver are drawn too, such as two instances in
 //! one slice: the first keeps the cells and the other is listed below.
 
-use octavo_model::inventory::{Device, DeviceProcesses, InstanceUse, Inventory, MigState};
+use octavo_model::inventory::{Device, DeviceProcesses, Inventory, MigState};
 use octavo_model::slices::{Region, Slices, words as say};
 
 use crate::devices;
 use crate::settings::Colors;
-use crate::slice_frame::{Cell, frame};
+use crate::slice_frame::{self, Cell, Ink, frame};
 use crate::style::Style;
 use crate::text::{group_by_key, lines, wrap};
 
@@ -70,24 +70,15 @@ fn picture(device: &Device, colors: Colors) -> Option<String> {
 }
 
 fn cell(region: &Region<'_>, state: &MigState, usage: DeviceProcesses<'_>) -> Cell {
-    let (paragraphs, style) = match region {
-        Region::Free { .. } => (vec!["free".to_owned()], Style::Faint),
-        Region::Instance { instance, .. } => {
-            let how = usage.of(instance, state);
-            let paragraphs =
-                vec![state.profile_name(instance), say::ids(instance), say::used(&how)];
-            (paragraphs, style(&how))
-        }
+    let Region::Instance { instance, .. } = region else {
+        return Cell { slices: region.slices(), ..Cell::free() };
     };
-    Cell { slices: region.slices(), mark: ' ', paragraphs, style }
-}
-
-fn style(how: &InstanceUse) -> Style {
-    match how {
-        InstanceUse::Idle => Style::Good,
-        InstanceUse::Unknown
-        | InstanceUse::NoComputeInstance
-        | InstanceUse::InUse
-        | InstanceUse::InUseBy(_) => Style::Warning,
+    let how = usage.of(instance, state);
+    Cell {
+        slices: region.slices(),
+        mark: ' ',
+        paragraphs: vec![state.profile_name(instance), say::ids(instance), say::used(&how)],
+        style: slice_frame::use_style(&how),
+        ink: Ink::Filled,
     }
 }

@@ -6,19 +6,10 @@ use octavo_model::inventory::{
     Completeness, Condition, Device, DeviceProcesses, Identity, Inventory, LinkRemote, Mig, MigMode,
 };
 
-use super::format;
+use super::format::{self, Columns};
 use crate::settings::{Colors, Headers};
 use crate::style::Style;
 use crate::text::{self, Cell, NONE};
-
-/// Selection of columns.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Columns {
-    /// Columns that fit 80 characters.
-    Default,
-    /// All columns, whatever their width.
-    All,
-}
 
 const COLUMNS: [&str; 8] = ["INDEX", "TYPE", "MEMORY", "MIG", "PARTS", "PROCS", "NUMA", "STATE"];
 /// Further columns of the wide table.
@@ -43,15 +34,16 @@ pub(super) fn table(
         return String::new();
     }
     let wide: &[&str] = if which == Columns::All { &WIDE_COLUMNS } else { &[] };
-    text::table(&[&COLUMNS, wide], devices.map(|device| row(device, inventory)), headers, colors)
+    let rows = devices.map(|device| row(device, inventory, which));
+    text::table(&[&COLUMNS, wide], rows, headers, colors)
 }
 
-fn row(device: &Device, inventory: &Inventory) -> Vec<Cell> {
+fn row(device: &Device, inventory: &Inventory, which: Columns) -> Vec<Cell> {
     let type_style = match device.identity {
         Identity::Known { .. } | Identity::Manual { .. } => Style::Plain,
         Identity::Unknown => Style::Warning,
     };
-    let memory = device.memory.map(|memory| format!("{}Mi", memory.get()));
+    let memory = device.memory.map(|memory| format::memory(memory, which));
     let processes = match device.usage() {
         DeviceProcesses::Known(processes) => processes.len().to_string(),
         DeviceProcesses::Unknown => UNKNOWN.to_owned(),

@@ -114,19 +114,19 @@ fn check_machine(
         Err(errors) => {
             for error in errors {
                 let message = on(error.to_string());
-                findings.error(&page.at(Severity::Error, error.place, &message));
+                findings.error(&page.at(Severity::Error, error.position, &message));
             }
             return false;
         }
     };
     for warning in &resolved.warnings {
         let message = on(warning.to_string());
-        findings.warning(&page.at(Severity::Warning, warning.place, &message));
+        findings.warning(&page.at(Severity::Warning, warning.position, &message));
     }
     let impossible = impossible(&machine.inventory, &resolved.targets);
-    for ((place, why), devices) in &impossible {
+    for ((position, why), devices) in &impossible {
         let message = format!("layout {:?}: {}: {why}", layout.name, devices::range(devices));
-        findings.error(&page.at(Severity::Error, *place, &on(message)));
+        findings.error(&page.at(Severity::Error, *position, &on(message)));
     }
     impossible.is_empty()
 }
@@ -142,9 +142,9 @@ fn impossible<'a>(
             return None;
         };
         let why = feasible(device, instances).err()?;
-        let words = PlanFormatter::new(inventory, device.pci);
-        let text = format!("{}: {}", words.list(instances), words.rule(&why.rule));
-        let text = match words.alternatives(&why).first() {
+        let formatter = PlanFormatter::new(inventory, device.pci);
+        let text = format!("{}: {}", formatter.list(instances), formatter.rule(&why.rule));
+        let text = match formatter.alternatives(&why).first() {
             Some(nearest) => format!("{text}; nearest match: {nearest}"),
             None => text,
         };

@@ -147,8 +147,12 @@ fn impossible(targets: &Targets, run: &RunSettings, inventory: &Inventory) -> Op
         let DevicePlanResult::Infeasible(infeasible) = &device.verdict else {
             return None;
         };
-        let words = PlanFormatter::new(inventory, device.pci);
-        let rule = format!("error: {}: {}", words.device(device.pci), words.rule(&infeasible.rule));
+        let formatter = PlanFormatter::new(inventory, device.pci);
+        let rule = format!(
+            "error: {}: {}",
+            formatter.device(device.pci),
+            formatter.rule(&infeasible.rule)
+        );
         Some(wrap(&rule, 2))
     });
     let reasons = lines(rules);

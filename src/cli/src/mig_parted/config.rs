@@ -84,7 +84,7 @@ impl SelectedConfig {
     }
 
     fn format_errors(&self, errors: &[RuleError]) -> String {
-        let errors = errors.iter().map(|error| (error.place, error.to_string()));
+        let errors = errors.iter().map(|error| (error.position, error.to_string()));
         self.source.page().errors(errors)
     }
 }

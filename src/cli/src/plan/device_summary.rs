@@ -74,12 +74,14 @@ fn has_signs(verdict: &DevicePlanResult) -> bool {
 pub(super) fn results(view: &PlanView<'_>) -> String {
     let drawn = view.plan.devices.iter().filter_map(|plan| {
         let device = devices::find(view.inventory, plan.pci)?;
-        let words = PlanFormatter::new(view.inventory, plan.pci);
+        let formatter = PlanFormatter::new(view.inventory, plan.pci);
         let drawn = match &plan.verdict {
-            DevicePlanResult::Infeasible(why) => impossible(view, why, target(view, plan), &words),
+            DevicePlanResult::Infeasible(why) => {
+                impossible(view, why, target(view, plan), &formatter)
+            }
             verdict @ (DevicePlanResult::Unchanged
             | DevicePlanResult::Change(_)
-            | DevicePlanResult::Blocked(_)) => result(device, verdict, &words, view),
+            | DevicePlanResult::Blocked(_)) => result(device, verdict, &formatter, view),
         };
         Some((format!("{}\n{drawn}", device.identity), device))
     });
@@ -94,7 +96,7 @@ fn target<'a>(view: &PlanView<'a>, plan: &DevicePlan) -> Option<&'a DeviceTarget
 
 /// Returns the rest of the heading, and everything below it.
 fn summarize(view: &PlanView<'_>, device: &Device, plan: &DevicePlan) -> String {
-    let words = PlanFormatter::new(view.inventory, plan.pci);
+    let formatter = PlanFormatter::new(view.inventory, plan.pci);
     let target = target(view, plan);
     let mode = device.mig.state().map(say::mode);
     let (headline, style) = headline(&plan.verdict, target);
@@ -104,12 +106,12 @@ fn summarize(view: &PlanView<'_>, device: &Device, plan: &DevicePlan) -> String 
     }
     let headline = style.paint(&headline, view.colors);
     text = format!("{text}: {headline}\n");
-    text.push_str(&picture(device, &plan.verdict, &words, view));
+    text.push_str(&picture(device, &plan.verdict, &formatter, view));
     text.push_str(&match &plan.verdict {
         DevicePlanResult::Unchanged => String::new(),
-        DevicePlanResult::Change(change) => changed(view, change, &words),
-        DevicePlanResult::Blocked(blocked) => blockers(view.colors, blocked, target, &words),
-        DevicePlanResult::Infeasible(why) => impossible(view, why, target, &words),
+        DevicePlanResult::Change(change) => changed(view, change, &formatter),
+        DevicePlanResult::Blocked(blocked) => blockers(view.colors, blocked, target, &formatter),
+        DevicePlanResult::Infeasible(why) => impossible(view, why, target, &formatter),
     });
     if let Some(layout) = view.interrupted.get(&plan.pci) {
         let why = match &plan.verdict {
@@ -145,8 +147,8 @@ fn headline(verdict: &DevicePlanResult, target: Option<&DeviceTarget>) -> (Strin
     }
 }
 
-fn changed(view: &PlanView<'_>, change: &DeviceChange, words: &PlanFormatter<'_>) -> String {
-    let steps = steps(change, words, view.detail);
+fn changed(view: &PlanView<'_>, change: &DeviceChange, formatter: &PlanFormatter<'_>) -> String {
+    let steps = steps(change, formatter, view.detail);
     let mut output: Vec<String> = steps
         .iter()
         .enumerate()
@@ -163,7 +165,7 @@ fn changed(view: &PlanView<'_>, change: &DeviceChange, words: &PlanFormatter<'_>
         .collect();
     let cost = change.mode.as_ref().map_or(Disruption::None, |mode| mode.disruption);
     let cost = match &change.mode {
-        Some(mode) => words.mode(mode),
+        Some(mode) => formatter.mode(mode),
         None => disruption(cost).to_owned(),
     };
     output.push(wrap(&format!("  cost: {cost}"), 8));
@@ -174,12 +176,12 @@ fn blockers(
     colors: Colors,
     blocked: &Blocked,
     target: Option<&DeviceTarget>,
-    words: &PlanFormatter<'_>,
+    formatter: &PlanFormatter<'_>,
 ) -> String {
     let mut output: Vec<String> =
-        target.iter().map(|target| requested_partitions(Some(target), words)).collect();
+        target.iter().map(|target| requested_partitions(Some(target), formatter)).collect();
     for cause in &blocked.causes {
-        let line = wrap(&format!("  blocked: {}", words.cause(cause)), 11);
+        let line = wrap(&format!("  blocked: {}", formatter.cause(cause)), 11);
         output.push(Style::Warning.paint(&line, colors));
         output.extend(
             cause.holders().iter().map(|one| wrap(&format!("    by {}", format_holder(one)), 7)),
@@ -193,12 +195,12 @@ fn impossible(
     view: &PlanView<'_>,
     why: &Infeasible,
     target: Option<&DeviceTarget>,
-    words: &PlanFormatter<'_>,
+    formatter: &PlanFormatter<'_>,
 ) -> String {
-    let rule = wrap(&format!("  impossible: {}", words.rule(&why.rule)), 14);
+    let rule = wrap(&format!("  impossible: {}", formatter.rule(&why.rule)), 14);
     let mut output =
-        vec![requested_partitions(target, words), Style::Bad.paint(&rule, view.colors)];
-    let nearest = words.alternatives(why);
+        vec![requested_partitions(target, formatter), Style::Bad.paint(&rule, view.colors)];
+    let nearest = formatter.alternatives(why);
     output.extend(nearest.iter().enumerate().map(|(number, offer)| {
         let head = if number == 0 { "would fit:" } else { "or:" };
         wrap(&format!("    {head:<10} {offer}"), 15)
@@ -207,12 +209,12 @@ fn impossible(
 }
 
 /// Formats the target where no picture shows it.
-fn requested_partitions(target: Option<&DeviceTarget>, words: &PlanFormatter<'_>) -> String {
+fn requested_partitions(target: Option<&DeviceTarget>, formatter: &PlanFormatter<'_>) -> String {
     let requested_partitions = target.and_then(|target| target.mig.as_ref());
     let requested_partitions = match requested_partitions {
         None => return "  requested: nothing".to_owned(),
         Some(MigTarget::Disabled) => "MIG mode off".to_owned(),
-        Some(MigTarget::Enabled(instances)) => words.list(instances),
+        Some(MigTarget::Enabled(instances)) => formatter.list(instances),
     };
     wrap(&format!("  requested: {requested_partitions}"), 13)
 }
@@ -289,8 +291,8 @@ mod tests {
             },
         };
         let causes = vec![Cause::DeviceInUse { holders: vec![holder] }];
-        let words = PlanFormatter::new(&inventory, pci);
-        let shown = blockers(Colors::Off, &Blocked { causes }, None, &words);
+        let formatter = PlanFormatter::new(&inventory, pci);
+        let shown = blockers(Colors::Off, &Blocked { causes }, None, &formatter);
         assert!(shown.contains("by pid 7, a\u{fffd}b\u{fffd}c\u{fffd}[2Jd\n"), "{shown:?}");
     }
 }

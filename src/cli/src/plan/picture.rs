@@ -21,7 +21,7 @@ use octavo_planner::plan::{
 };
 
 use super::PlanView;
-use crate::slice_frame::{Cell, Row, frame, frames};
+use crate::slice_frame::{Cell, Ink, Row, frame, frames, use_style};
 use crate::style::Style;
 use crate::text::{lines, wrap};
 
@@ -33,7 +33,7 @@ pub(super) const LEGEND: &str =
 pub(super) fn picture(
     device: &Device,
     verdict: &DevicePlanResult,
-    words: &PlanFormatter<'_>,
+    formatter: &PlanFormatter<'_>,
     view: &PlanView<'_>,
 ) -> String {
     let colors = view.colors;
@@ -62,7 +62,7 @@ pub(super) fn picture(
     let drawn = match change {
         None => frame(&now, slices, colors),
         Some(change) => {
-            let then = then(change, state, slices, words);
+            let then = then(change, state, slices, formatter);
             let rows = [Row { label: "now", cells: &now }, Row { label: "then", cells: &then }];
             frames(&rows, slices, colors)
         }
@@ -79,13 +79,13 @@ pub(super) fn picture(
 pub(super) fn result(
     device: &Device,
     verdict: &DevicePlanResult,
-    words: &PlanFormatter<'_>,
+    formatter: &PlanFormatter<'_>,
     view: &PlanView<'_>,
 ) -> String {
     match (verdict, device.mig.state()) {
         (DevicePlanResult::Change(change), Some(state)) => {
             let slices = state.catalog.memory_slices();
-            let cells: Vec<Cell> = then(change, state, slices, words)
+            let cells: Vec<Cell> = then(change, state, slices, formatter)
                 .into_iter()
                 .map(|cell| Cell { mark: ' ', ..cell })
                 .collect();
@@ -97,7 +97,7 @@ pub(super) fn result(
             | DevicePlanResult::Blocked(_)
             | DevicePlanResult::Infeasible(_),
             _,
-        ) => picture(device, verdict, words, view),
+        ) => picture(device, verdict, formatter, view),
     }
 }
 
@@ -123,27 +123,18 @@ fn present(
         | InstanceUse::InUse
         | InstanceUse::InUseBy(_)) => how,
     };
-    let (mark, style) = match verdict.effect_on(instance) {
-        InstanceEffect::Unchanged => (' ', used(&how)),
-        InstanceEffect::Destroyed => ('-', Style::Bad),
-        InstanceEffect::Resplit => ('~', Style::Warning),
-        InstanceEffect::Blocked => ('!', Style::Warning),
+    let (mark, style, ink) = match verdict.effect_on(instance) {
+        InstanceEffect::Unchanged => (' ', use_style(&how), Ink::Filled),
+        InstanceEffect::Destroyed => ('-', Style::Bad, Ink::Words),
+        InstanceEffect::Resplit => ('~', Style::Warning, Ink::Words),
+        InstanceEffect::Blocked => ('!', Style::Bad, Ink::Filled),
     };
     Cell {
         slices: region.slices(),
         mark,
         paragraphs: vec![state.profile_name(instance), say::ids(instance), say::used(&how)],
         style,
-    }
-}
-
-fn used(how: &InstanceUse) -> Style {
-    match how {
-        InstanceUse::Idle => Style::Plain,
-        InstanceUse::Unknown
-        | InstanceUse::NoComputeInstance
-        | InstanceUse::InUse
-        | InstanceUse::InUseBy(_) => Style::Warning,
+        ink,
     }
 }
 
@@ -151,7 +142,7 @@ fn then(
     change: &DeviceChange,
     state: &MigState,
     slices: u32,
-    words: &PlanFormatter<'_>,
+    formatter: &PlanFormatter<'_>,
 ) -> Vec<Cell> {
     let mode = change.mode.as_ref().map_or(state.current, |mode| mode.to);
     if mode == MigMode::Disabled {
@@ -160,6 +151,7 @@ fn then(
             mark: '+',
             paragraphs: vec!["one whole GPU".to_owned()],
             style: Style::Good,
+            ink: Ink::Words,
         }];
     }
     let mut cells = Vec::new();
@@ -170,37 +162,46 @@ fn then(
             continue;
         }
         cells.extend((next..planned.placement.start).map(|_| Cell::free()));
-        cells.push(planned_cell(planned, state, words));
+        cells.push(planned_cell(planned, state, formatter));
         next = planned.placement.end();
     }
     cells.extend((next..slices).map(|_| Cell::free()));
     cells
 }
 
-fn planned_cell(planned: &PlannedInstance, state: &MigState, words: &PlanFormatter<'_>) -> Cell {
+fn planned_cell(
+    planned: &PlannedInstance,
+    state: &MigState,
+    formatter: &PlanFormatter<'_>,
+) -> Cell {
     let there = planned.existing_id.and_then(|id| {
         let mut instances = state.gpu_instances.iter();
         instances.find(|instance| instance.id == id)
     });
     let (mark, status, style) = match there {
-        None => ('+', new(planned, words), Style::Good),
+        None => ('+', new(planned, formatter), Style::Good),
         Some(instance) if planned.is_resplit(instance) => {
-            ('~', divided(instance, planned, words), Style::Good)
+            ('~', divided(instance, planned, formatter), Style::Good)
         }
         Some(instance) => (' ', say::ids(instance), Style::Plain),
     };
     Cell {
         slices: planned.placement.size,
         mark,
-        paragraphs: vec![words.profile(planned.profile_id), status],
+        paragraphs: vec![formatter.profile(planned.profile_id), status],
         style,
+        ink: Ink::Words,
     }
 }
 
 /// Formats compute instances as `gi 9/+`, `gi 1/2:1c,+:2c`: a new one has no ID yet.
-fn divided(instance: &GpuInstance, planned: &PlannedInstance, words: &PlanFormatter<'_>) -> String {
+fn divided(
+    instance: &GpuInstance,
+    planned: &PlannedInstance,
+    formatter: &PlanFormatter<'_>,
+) -> String {
     let slices: Vec<u32> = planned.compute.iter().map(|compute| compute.slices).collect();
-    let is_whole = words.is_whole(planned.profile_id, &slices);
+    let is_whole = formatter.is_whole(planned.profile_id, &slices);
     let parts: Vec<String> = planned
         .compute
         .iter()
@@ -216,11 +217,11 @@ fn divided(instance: &GpuInstance, planned: &PlannedInstance, words: &PlanFormat
     }
 }
 
-fn new(planned: &PlannedInstance, words: &PlanFormatter<'_>) -> String {
+fn new(planned: &PlannedInstance, formatter: &PlanFormatter<'_>) -> String {
     let compute: Vec<u32> = planned.compute.iter().map(|compute| compute.slices).collect();
     if compute.is_empty() {
         "new, no ci".to_owned()
-    } else if words.is_whole(planned.profile_id, &compute) {
+    } else if formatter.is_whole(planned.profile_id, &compute) {
         "new".to_owned()
     } else {
         format!("new, {}", split(&compute))

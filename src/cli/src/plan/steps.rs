@@ -10,7 +10,7 @@ use super::StepDetail;
 /// Formats one line per step, with a marker for its kind.
 pub(super) fn steps(
     change: &DeviceChange,
-    words: &PlanFormatter<'_>,
+    formatter: &PlanFormatter<'_>,
     detail: StepDetail,
 ) -> Vec<(char, String)> {
     match detail {
@@ -25,12 +25,12 @@ pub(super) fn steps(
                     | Step::DestroyGpuInstance { .. }
                     | Step::SetMigMode { .. }
                     | Step::CreateGpuInstance { .. }
-                    | Step::CreateComputeInstance { .. } => words.step(step, &change.after),
+                    | Step::CreateComputeInstance { .. } => formatter.step(step, &change.after),
                 };
                 (sign(step), text)
             })
             .collect(),
-        StepDetail::Instances => instances(change, words),
+        StepDetail::Instances => instances(change, formatter),
     }
 }
 
@@ -43,7 +43,7 @@ fn sign(step: &Step) -> char {
 }
 
 /// Formats one line per GPU instance, including its destroyed or created compute instances.
-fn instances(change: &DeviceChange, words: &PlanFormatter<'_>) -> Vec<(char, String)> {
+fn instances(change: &DeviceChange, formatter: &PlanFormatter<'_>) -> Vec<(char, String)> {
     let mut gone = BTreeSet::new();
     let mut computes: BTreeMap<usize, Vec<u32>> = BTreeMap::new();
     for step in &change.steps {
@@ -67,14 +67,14 @@ fn instances(change: &DeviceChange, words: &PlanFormatter<'_>) -> Vec<(char, Str
         Step::CreateGpuInstance { instance, profile_id, placement } => {
             let none = Vec::new();
             let compute = computes.get(instance).unwrap_or(&none);
-            let name = words.instance(*profile_id, compute);
+            let name = formatter.instance(*profile_id, compute);
             Some(format!("create {name} in {}", placement_range(*placement)))
         }
         Step::SetMigMode { to } => Some(format!("turn MIG mode {}", on_off(*to))),
         Step::Reset { .. } => Some("reset the GPU".to_owned()),
         Step::DestroyComputeInstance { .. }
         | Step::DestroyGpuInstance { .. }
-        | Step::CreateComputeInstance { .. } => Some(words.step(step, &change.after)),
+        | Step::CreateComputeInstance { .. } => Some(formatter.step(step, &change.after)),
     };
     let steps = change.steps.iter();
     steps.filter_map(|step| Some((sign(step), line(step)?))).collect()

@@ -2,6 +2,7 @@
 
 use octavo_files::node_resources::{document, id};
 use octavo_model::inventory::Inventory;
+use octavo_model::text::format_memory;
 use octavo_node::sharing::{Offer, Unit};
 use octavo_planner::layout::DeviceRef;
 
@@ -73,7 +74,7 @@ fn row(offer: &Offer) -> Vec<Cell> {
         None => DIFFERS.to_owned(),
     };
     let share = match same(offer.units.iter().map(Unit::fair_share)) {
-        Some(Some(memory)) => memory.to_string(),
+        Some(Some(memory)) => format_memory(memory),
         Some(None) => "-".to_owned(),
         None => DIFFERS.to_owned(),
     };

@@ -1,57 +1,77 @@
-//! Files of the archive. Documents remain values until they are written, so that a changed text cannot break their
-//! syntax.
+//! Files of the archive. They wait in a temporary file: those of a large fleet would fill the memory, and names can be
+//! replaced only when all of them are known. Documents are parsed again for that, so that a changed text cannot break
+//! their syntax.
 
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom, Write};
 
+use octavo_client::redaction::names::{NameKind, Names};
+use octavo_client::redaction::secrets;
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::CliError;
 use crate::text::printable;
-use octavo_client::redaction::names::{NameKind, Names};
-use octavo_client::redaction::secrets;
 
 /// File with the parts that could not be read.
 const ERRORS: &str = "errors.txt";
 
-/// Content of a file.
-#[derive(Debug, Clone, PartialEq)]
-enum Content {
-    Document(Value),
-    Text(String),
+/// Format of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Format {
+    Document,
+    Log,
+}
+
+/// A file within the temporary file.
+#[derive(Debug, Clone, Copy)]
+struct StoredFile {
+    format: Format,
+    start: u64,
+    bytes: u64,
 }
 
 /// Files of the archive.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Contents {
-    files: BTreeMap<String, Content>,
+    /// Without a name in the file system, so that it disappears with the process.
+    storage: File,
+    files: BTreeMap<String, StoredFile>,
     errors: Vec<String>,
     names: Names,
 }
 
 impl Contents {
-    /// Adds a document.
+    /// Creates the temporary file.
+    pub(super) fn new() -> Result<Self, CliError> {
+        let storage = tempfile::tempfile().map_err(CliError::TemporaryFile)?;
+        Ok(Self { storage, files: BTreeMap::new(), errors: Vec::new(), names: Names::default() })
+    }
+
+    /// Adds a document, without its secrets.
     pub(super) fn add_document(
         &mut self,
         path: &str,
         document: &impl Serialize,
     ) -> Result<(), CliError> {
         let value = serde_json::to_value(document);
-        let value = value.map_err(|error| CliError::Serialize(Box::new(error)))?;
+        let mut value = value.map_err(|error| CliError::Serialize(Box::new(error)))?;
         self.names.add_from_document(&value);
-        self.files.insert(path.to_owned(), Content::Document(value));
-        Ok(())
+        change_value(&mut value, &secrets::remove);
+        remove_secret_values(&mut value);
+        self.store(path, Format::Document, &value.to_string())
     }
 
-    /// Adds a log.
-    pub(super) fn add_log(&mut self, path: &str, text: String) {
-        self.names.add_from_log(&text);
-        self.files.insert(path.to_owned(), Content::Text(text));
+    /// Adds a log, without its secrets.
+    pub(super) fn add_log(&mut self, path: &str, text: &str) -> Result<(), CliError> {
+        self.names.add_from_log(text);
+        self.store(path, Format::Log, &secrets::remove(text))
     }
 
     /// Adds the reason why a part cannot be read.
     pub(super) fn add_error(&mut self, path: &str, reason: &str) {
-        self.errors.push(format!("{path}: {}", printable(reason)));
+        self.errors.push(secrets::remove(&format!("{path}: {}", printable(reason))));
     }
 
     /// Adds a name to replace.
@@ -59,56 +79,49 @@ impl Contents {
         self.names.add(kind, name);
     }
 
-    /// Removes secrets from all texts.
-    pub(super) fn remove_secrets(&mut self) {
-        self.change_texts(&secrets::remove);
-        for content in self.files.values_mut() {
-            if let Content::Document(value) = content {
-                remove_secret_values(value);
-            }
-        }
+    fn store(&mut self, path: &str, format: Format, text: &str) -> Result<(), CliError> {
+        let written = self.storage.stream_position().and_then(|start| {
+            self.storage.write_all(text.as_bytes())?;
+            Ok((start, self.storage.stream_position()?.saturating_sub(start)))
+        });
+        let (start, bytes) = written.map_err(CliError::TemporaryFile)?;
+        self.files.insert(path.to_owned(), StoredFile { format, start, bytes });
+        Ok(())
     }
 
-    /// Replaces names in all texts and paths.
-    pub(super) fn replace_names(&mut self) {
-        let replacements = std::mem::take(&mut self.names).replacements();
-        self.change_texts(&|text| replacements.replace(text));
-        let files = std::mem::take(&mut self.files).into_iter();
-        self.files = files.map(|(path, content)| (replacements.replace(&path), content)).collect();
+    /// Returns the number of parts that could not be read.
+    pub(super) fn missing(&self) -> usize {
+        self.errors.len()
     }
 
-    fn change_texts(&mut self, change: &impl Fn(&str) -> String) {
-        for content in self.files.values_mut() {
-            match content {
-                Content::Text(text) => *text = change(text),
-                Content::Document(value) => change_value(value, change),
-            }
-        }
-        for error in &mut self.errors {
-            *error = change(error);
-        }
-    }
-
-    /// Returns the parts that could not be read, with the reasons.
-    pub(super) fn errors(&self) -> &[String] {
-        &self.errors
-    }
-
-    /// Returns the paths and texts of the files.
-    pub(super) fn files(&self) -> Vec<(String, String)> {
-        let files = self.files.iter().map(|(path, content)| {
-            let text = match content {
-                Content::Text(text) => text.clone(),
-                Content::Document(value) => format!("{value:#}\n"),
+    /// Passes the path and text of each file to `write`, one after the other; with `redact`, with replaced names.
+    pub(super) fn write_files(
+        mut self,
+        redact: bool,
+        mut write: impl FnMut(&str, &str) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let replacements = redact.then(|| self.names.replacements());
+        let change = |text: &str| {
+            replacements.as_ref().map_or_else(|| text.to_owned(), |names| names.replace(text))
+        };
+        for (path, StoredFile { format, start, bytes }) in self.files {
+            self.storage.seek(SeekFrom::Start(start))?;
+            let mut text = String::new();
+            (&self.storage).take(bytes).read_to_string(&mut text)?;
+            let text = match format {
+                Format::Log => change(&text),
+                Format::Document => {
+                    let mut value: Value = serde_json::from_str(&text)?;
+                    change_value(&mut value, &change);
+                    format!("{value:#}\n")
+                }
             };
-            (path.clone(), text)
-        });
-        let errors = (!self.errors.is_empty()).then(|| {
-            let mut text = self.errors.join("\n");
-            text.push('\n');
-            (ERRORS.to_owned(), text)
-        });
-        files.chain(errors).collect()
+            write(&change(&path), &text)?;
+        }
+        if self.errors.is_empty() {
+            return Ok(());
+        }
+        write(ERRORS, &change(&format!("{}\n", self.errors.join("\n"))))
     }
 }
 
@@ -154,7 +167,7 @@ mod tests {
 
     #[test]
     fn secrets_and_names_disappear_from_documents_logs_paths_and_errors() {
-        let mut contents = Contents::default();
+        let mut contents = Contents::new().unwrap();
         contents.add_name(NameKind::Node, "gpu-a.example.com");
         let status = json!({
             "name": "gpu-a.example.com", "state": "ok", "count": 3, "token": "t0psecret",
@@ -163,15 +176,16 @@ mod tests {
             "holders": [{"namespace": "team-vision", "pod": "train-0", "command": "run --api-key k3y"}],
         });
         contents.add_document("nodes/gpu-a.example.com/status.json", &status).unwrap();
-        contents.add_log(
-            "logs/agent.log",
-            "INFO blocked node=gpu-a.example.com pod=\"train-0\" user=\"eve\" PASSWORD=hunter2\n"
-                .to_owned(),
-        );
+        let log =
+            "INFO blocked node=gpu-a.example.com pod=\"train-0\" user=\"eve\" PASSWORD=hunter2\n";
+        contents.add_log("logs/agent.log", log).unwrap();
         contents.add_error("x", "Node gpu-a.example.com: Authorization: Bearer abc.def");
-        contents.remove_secrets();
-        contents.replace_names();
-        let files: BTreeMap<String, String> = contents.files().into_iter().collect();
+        let mut files = BTreeMap::new();
+        let written = contents.write_files(true, |path, text| {
+            files.insert(path.to_owned(), text.to_owned());
+            Ok(())
+        });
+        written.unwrap();
         let all = format!("{files:?}");
         for gone in [
             "gpu-a",

@@ -30,7 +30,7 @@ const FLEET_DOCUMENTS: [(&str, &str); 4] = [
 
 /// Collects the files. Without an aggregator, those of the API server remain.
 pub(super) async fn contents(settings: &SupportBundleSettings) -> Result<Contents, CliError> {
-    let mut contents = Contents::default();
+    let mut contents = Contents::new()?;
     note("Connecting to the aggregator and the API server");
     let (client, cluster) =
         tokio::join!(Client::connect(&settings.server), connect_cluster(&settings.server));
@@ -149,7 +149,7 @@ async fn add_pods(
             for (previous, suffix) in runs.into_iter().filter(|(old, _)| !old || pod.restarts > 0) {
                 let path = format!("{path}{suffix}.log");
                 match cluster.log(pod, container, previous).await {
-                    Ok(log) => contents.add_log(&path, log),
+                    Ok(log) => contents.add_log(&path, &log)?,
                     Err(error) => contents.add_error(&path, &error.brief()),
                 }
             }

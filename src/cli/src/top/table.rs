@@ -4,7 +4,7 @@ use octavo_fleet::usage::UsageRow;
 use octavo_model::quantity::Mebibytes;
 use octavo_model::reading::Percent;
 use octavo_model::resource::ShareId;
-use octavo_model::text::format_memory_short;
+use octavo_model::text::format_memory;
 use octavo_node::sharing::usage::Tenant;
 
 use crate::fleet::format::memory;
@@ -76,7 +76,7 @@ fn replicas(row: &UsageRow) -> String {
     }
 }
 
-/// Formats the share of memory: `116% of 27Gi, over`.
+/// Formats the share of memory: `116% of 26.6 GiB, over`.
 fn share(row: &UsageRow) -> Cell {
     let Some(all) = row.total_fair_share().map(Mebibytes::get) else {
         return Cell::plain(NONE);
@@ -101,7 +101,7 @@ fn used(tenant: &Tenant) -> Option<Mebibytes> {
 }
 
 fn amount(amount: Option<Mebibytes>) -> String {
-    amount.map_or_else(|| NONE.to_owned(), format_memory_short)
+    amount.map_or_else(|| NONE.to_owned(), format_memory)
 }
 
 #[cfg(test)]
@@ -163,11 +163,11 @@ mod tests {
         assert_eq!(
             table(&rows(), false, Headers::Shown, Colors::Off),
             "\
-NODE            DEVICE  PARTITION  POD                          CONTAINER  REPLICA  MEMORY  SHARE                         UTIL
-gpu-07          GPU 0   -          team-a/greedy                main       2        31Gi    116% of 27Gi, over            60%
-gpu-07          GPU 0   -          team-a/modest�[2J            main       0,1      4096Mi  7% of 53Gi, nearly exhausted  60%
-gpu-07 (stale)  GPU 0   1g.10gb    (no pod: pid 99)             -          -        -       -                             -
-gpu-07 (stale)  GPU 0   1g.10gb    (unnamed pod: uid 7d1c5a3e)  -          -        -       -                             -
+NODE            DEVICE  PARTITION  POD                          CONTAINER  REPLICA  MEMORY  SHARE                             UTIL
+gpu-07          GPU 0   -          team-a/greedy                main       2        31 GiB  116% of 26.6 GiB, over            60%
+gpu-07          GPU 0   -          team-a/modest�[2J            main       0,1      4 GiB   7% of 53.3 GiB, nearly exhausted  60%
+gpu-07 (stale)  GPU 0   1g.10gb    (no pod: pid 99)             -          -        -       -                                 -
+gpu-07 (stale)  GPU 0   1g.10gb    (unnamed pod: uid 7d1c5a3e)  -          -        -       -                                 -
 "
         );
     }
@@ -182,11 +182,11 @@ gpu-07 (stale)  GPU 0   1g.10gb    (unnamed pod: uid 7d1c5a3e)  -          -    
             let cells: Vec<&str> = table.trim_end().split("  ").collect();
             cells[6..8].join("|")
         };
-        assert_eq!(shown(&idle), "0Mi|0% of 27Gi");
+        assert_eq!(shown(&idle), "0 MiB|0% of 26.6 GiB");
         idle.tenant.processes.clear();
-        assert_eq!(shown(&idle), "-|27Gi");
+        assert_eq!(shown(&idle), "-|26.6 GiB");
         idle.tenant.memory = None;
-        assert_eq!(shown(&idle), "-|27Gi");
+        assert_eq!(shown(&idle), "-|26.6 GiB");
     }
 
     #[test]
@@ -194,7 +194,7 @@ gpu-07 (stale)  GPU 0   1g.10gb    (unnamed pod: uid 7d1c5a3e)  -          -    
         let text = table(&rows()[..1], true, Headers::Hidden, Colors::Off);
         assert_eq!(
             text,
-            "gpu-07  GPU 0  -  team-a/greedy  main  2  31Gi  116% of 27Gi, over  60%  nvidia.com/gpu  3  80Gi  4711,4712  GPU-5fd4087b-86f3-7a43-b711-4771313afc50\n"
+            "gpu-07  GPU 0  -  team-a/greedy  main  2  31 GiB  116% of 26.6 GiB, over  60%  nvidia.com/gpu  3  80 GiB  4711,4712  GPU-5fd4087b-86f3-7a43-b711-4771313afc50\n"
         );
     }
 }

@@ -136,9 +136,6 @@ fn pod_over_its_share_gets_event(site: &Site) {
     assert_eq!((&event["reason"], &event["regarding"]["uid"]), (&json!("MemoryOverShare"), &uid));
     assert_eq!(event["reportingInstance"], A100);
     let note = event["note"].as_str().unwrap();
-    assert!(
-        note.starts_with("container main uses 40.0 GiB of an 80 GiB GPU shared by 3"),
-        "{note}"
-    );
+    assert!(note.starts_with("container main uses 40 GiB of an 80 GiB GPU shared by 3"), "{note}");
     api.kubectl(&["delete", "namespace", &namespace, "--timeout=120s"]);
 }

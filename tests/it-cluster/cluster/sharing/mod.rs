@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use octavo_files::plugin_config;
 use octavo_model::reason::Reason;
-use octavo_model::sharing_status::{DeviceProvider, HandOff, SharingStatus};
+use octavo_model::sharing_status::{DeviceProvider, HandOffConfig, SharingStatus};
 use octavo_stream::proto::v1::fleet_client::FleetClient;
 use octavo_stream::status;
 use serde_json::Value;
@@ -185,11 +185,11 @@ async fn aggregator_writes_only_agent_configurations_and_unowned_keys() {
     fixture.rig.api.kubectl(&[&patch[..], &["--field-manager=another-manager"]].concat());
     let mut aggregator = fixture.aggregator();
     let hostile = [
-        HandOff {
+        HandOffConfig {
             config: "version: v1\nflags: {plugin: {passDeviceSpecs: true}}\n".to_owned(),
             ..shown("evil", 5)
         },
-        HandOff { key: "default".to_owned(), ..shown("evil", 5) },
+        HandOffConfig { key: "default".to_owned(), ..shown("evil", 5) },
         taken.clone(),
     ];
     let mut client = connected(&aggregator).await;
@@ -225,12 +225,12 @@ async fn aggregator_writes_only_agent_configurations_and_unowned_keys() {
 }
 
 /// The hand-off of an agent for two GPUs with this many replicas.
-fn shown(layout: &str, replicas: u32) -> HandOff {
+fn shown(layout: &str, replicas: u32) -> HandOffConfig {
     let config = format!(
         "version: v1\nflags:\n  migStrategy: none\nsharing:\n  timeSlicing:\n    renameByDefault: false\n    \
          failRequestsGreaterThanOne: false\n    resources:\n    - name: nvidia.com/gpu\n      replicas: {replicas}\n"
     );
-    HandOff { key: plugin_config::key(layout, &config), config }
+    HandOffConfig { key: plugin_config::key(layout, &config), config }
 }
 
 async fn connected(aggregator: &Aggregator) -> FleetClient<Channel> {
@@ -239,7 +239,11 @@ async fn connected(aggregator: &Aggregator) -> FleetClient<Channel> {
 }
 
 /// Reports this hand-off as a node.
-async fn report(client: &mut FleetClient<Channel>, node: &str, shown: &HandOff) -> AgentStream {
+async fn report(
+    client: &mut FleetClient<Channel>,
+    node: &str,
+    shown: &HandOffConfig,
+) -> AgentStream {
     let report = SharingStatus {
         mode: DeviceProvider::HandOff.into(),
         state: Reason::SharingPending.into(),

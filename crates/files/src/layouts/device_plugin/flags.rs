@@ -134,7 +134,7 @@ fn check_flags(section: Mapping<'_>, flags: &[Flag], findings: &mut Findings) {
             continue;
         }
         let key = format!("{}.{key}", section.what);
-        findings.warning(entry.place, WarningProblem::Flag { key, instead: *instead });
+        findings.warning(entry.position, WarningProblem::Flag { key, instead: *instead });
     }
 }
 

@@ -60,7 +60,7 @@ fn profiles_rank_before_offers_without_profile() {
         found.matches[1].warnings[0],
         "no profile offers it: octavo profiles create --type nvidia-h200-141gb"
     );
-    assert_eq!(refusal(&found, "a/small"), "needs 80 GB or more per device; it has 17.1 GB");
+    assert_eq!(refusal(&found, "a/small"), "needs 74.5 GiB or more per device; it has 16 GiB");
     // The type's problem is reported for the profile.
     assert_eq!(found.refused.len(), 1);
 }
@@ -95,7 +95,7 @@ fn profile_fits_only_if_all_its_types_fit() {
     assert_eq!(found.verdict, MatchOutcome::NothingFits);
     assert_eq!(
         refusal(&found, "a/any"),
-        "nvidia-v100-16gb: needs 80 GB or more per device; it has 17.1 GB"
+        "nvidia-v100-16gb: needs 74.5 GiB or more per device; it has 16 GiB"
     );
     let request = Request { memory_total: Some("300GB".parse().unwrap()), ..Request::default() };
     let found = match_profiles(&request, Vec::new(), any(vec![a100(2), h200(5)]));

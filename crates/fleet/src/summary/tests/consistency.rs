@@ -212,7 +212,7 @@ proptest! {
         }
         prop_assert!(!is_changing || state >= NodeState::Applying);
         if state <= NodeState::Ok {
-            prop_assert!(devices.iter().all(|device| !device.state.needs_attention()));
+            prop_assert!(devices.iter().all(|device| !device.node_state.needs_attention()));
             let layout = node.layout.as_ref().filter(|_| !devices.is_empty());
             prop_assert!(!layout.is_some_and(LayoutSummary::needs_attention));
         }

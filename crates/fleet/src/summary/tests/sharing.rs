@@ -38,8 +38,8 @@ fn failed_sharing_needs_attention_pending_does_not() {
     ] {
         assert_eq!(summary(state, None).needs_attention(), look, "{state}");
     }
-    let long = "x".repeat(500);
-    assert_eq!(summary("sharing-held", Some(&long)).why().chars().count(), 160);
+    let long = "x".repeat(5000);
+    assert_eq!(summary("sharing-held", Some(&long)).why().chars().count(), 1000);
 }
 
 fn usage(used: u64, is_nearly_exhausted: bool) -> Usage {
@@ -171,7 +171,7 @@ fn time_slicing_is_reported_once_applied() {
     let node = |is_there: bool| {
         let device = DeviceSummary {
             health: DeviceHealth::OK,
-            state: NodeState::Ok,
+            node_state: NodeState::Ok,
             occupancy: Occupancy::Free,
             type_name: None,
             is_manual_type: false,
@@ -193,7 +193,7 @@ fn time_slicing_is_reported_once_applied() {
         (given(pending, &[Some(3), Some(2)]), "exclusive"),
     ] {
         let node = node(true).with_sharing(given);
-        assert_eq!(node.sharing.as_str(), word, "{:?}", node.allocation);
+        assert_eq!(node.sharing.as_str(), word, "{:?}", node.sharing_status);
     }
     let empty = node(false).with_sharing(given(force, &[Some(3)]));
     assert_eq!(empty.sharing.as_str(), "none");

@@ -70,7 +70,7 @@ fn tenant_over_share_is_reported_once_and_again_when_within() {
     assert_eq!(alarms[0].reason, Reason::MemoryOverShare);
     assert_eq!(
         alarms[0].message,
-        "container main uses 31.0 GiB of an 80 GiB GPU shared by 3; fair share 26.6 GiB (GPU 3)"
+        "container main uses 31 GiB of an 80 GiB GPU shared by 3; fair share 26.6 GiB (GPU 3)"
     );
     assert_eq!(
         alarms[0].pods,
@@ -174,7 +174,7 @@ fn nearly_exhausted_alarm_names_all_tenants_largest_first() {
     assert_eq!(full.len(), 1);
     assert_eq!(
         full[0].message,
-        "0.9 GiB of 80.0 GiB free on GPU 3, shared by 3: n/b (main) 59.0 GiB, n/a (main) 20.0 GiB"
+        "924 MiB of 80 GiB free on GPU 3, shared by 3: n/b (main) 59 GiB, n/a (main) 20 GiB"
     );
     assert_eq!(full[0].pods.len(), 2);
     // The condition ends only when twice as much is free; then it can be reported again.
@@ -222,8 +222,8 @@ fn compute_instances_of_one_gpu_instance_raise_one_alarm() {
     assert_eq!(alarms.len(), 1, "{alarms:?}");
     assert_eq!(
         alarms[0].message,
-        "0.5 GiB of 80.0 GiB free on GPU instance 1 of GPU 3, shared by 2: n/a (main) 50.0 GiB, n/a (side) 28.0 GiB, n/b \
-         (main) 1.0 GiB"
+        "524 MiB of 80 GiB free on GPU instance 1 of GPU 3, shared by 2: n/a (main) 50 GiB, n/a (side) 28 GiB, n/b \
+         (main) 1 GiB"
     );
     let pods = alarms[0].pods.iter().map(|pod| pod.name.as_str());
     assert_eq!(pods.collect::<Vec<_>>(), ["a", "b"]);

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use octavo_model::sharing_status::HandOff;
+use octavo_model::sharing_status::HandOffConfig;
 
 use crate::mig_strategy::MigStrategy;
 use crate::node_object::ObservedNode;
@@ -31,7 +31,7 @@ pub struct Limits {
 #[derive(Debug, Clone, Copy)]
 pub struct RolloutInput<'a> {
     /// The desired plugin configuration.
-    pub desired: &'a HandOff,
+    pub desired: &'a HandOffConfig,
     /// The desired count of each resource on the Node.
     pub wanted: &'a BTreeMap<String, u64>,
     /// The MIG strategy.

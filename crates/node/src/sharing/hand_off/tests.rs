@@ -111,7 +111,7 @@ fn slice_length_is_rejected_only_if_shared() {
             rule: SourcePosition::default(),
             mig: None,
             time_slicing: Some(TimeSlicing {
-                place: SourcePosition::default(),
+                position: SourcePosition::default(),
                 shares: shares.iter().copied().map(Share::everything).collect(),
                 slice,
             }),

@@ -88,7 +88,7 @@ impl<'a> Shares<'a> {
         for share in self.by_device.values().copied().flatten() {
             // Each device may spell a profile differently.
             let same = |known: &&&Share| match share.of {
-                ShareTarget::Profile(_) => known.place == share.place,
+                ShareTarget::Profile(_) => known.position == share.position,
                 ShareTarget::AllUnits | ShareTarget::Resource { .. } => **known == share,
             };
             if seen.iter().find(same).is_none() {
@@ -104,7 +104,7 @@ impl<'a> Shares<'a> {
             ShareTarget::Profile(_) => {
                 let of_place = |candidate: &Candidate| {
                     self.requested(candidate).iter().any(|other| {
-                        let same = other.place == share.place;
+                        let same = other.position == share.position;
                         same && matches!(other.of, ShareTarget::Profile(_))
                             && self.applies_to(other, candidate)
                     })

@@ -51,7 +51,7 @@ impl Node {
             rule: SourcePosition::default(),
             mig: None,
             time_slicing: Some(TimeSlicing {
-                place: SourcePosition::default(),
+                position: SourcePosition::default(),
                 shares: vec![Share::everything(2)],
                 slice: *slice,
             }),

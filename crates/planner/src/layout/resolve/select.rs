@@ -2,6 +2,7 @@
 
 use octavo_model::id::{GpuUuid, TypeName};
 use octavo_model::inventory::{Device, Identity, Inventory};
+use octavo_model::text::format_memory;
 
 use super::{Capability, Diagnostics, SelectedDevice};
 use crate::layout::error::{DeviceRef, RuleErrorKind, RuleWarningKind};
@@ -42,17 +43,19 @@ pub(super) fn select_devices<'a>(
         }
         match dialect {
             Dialect::Octavo | Dialect::DevicePlugin => {
-                let reason =
-                    RuleErrorKind::Conflict { other_rule: other.number, other: other.rule.place };
-                report.error(selected, selected.rule.place, reason);
+                let reason = RuleErrorKind::Conflict {
+                    other_rule: other.number,
+                    other: other.rule.position,
+                };
+                report.error(selected, selected.rule.position, reason);
             }
             Dialect::MigParted => {
                 if !is_same_request(other.rule, selected.rule) {
                     let kind = RuleWarningKind::Overrides {
                         other_rule: other.number,
-                        other: other.rule.place,
+                        other: other.rule.position,
                     };
-                    report.warning(selected, selected.rule.place, kind);
+                    report.warning(selected, selected.rule.position, kind);
                 }
                 *other = selected;
             }
@@ -83,7 +86,7 @@ fn pairs<'a>(
                     Selection::Yes => all.push(selected),
                     Selection::No => {}
                     Selection::Passthrough => {
-                        report.warning(selected, rule.place, RuleWarningKind::Passthrough);
+                        report.warning(selected, rule.position, RuleWarningKind::Passthrough);
                     }
                 }
             }
@@ -112,20 +115,20 @@ fn report_empty_rules(
                 missing: missing.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
                 has: describe_devices(inventory),
             };
-            report.errors.add(rule.place, Some(number), None, reason);
+            report.errors.add(rule.position, Some(number), None, reason);
         } else if !selects && rule.devices == Selector::Rest {
-            report.warnings.add(rule.place, Some(number), None, RuleWarningKind::RestIsEmpty);
+            report.warnings.add(rule.position, Some(number), None, RuleWarningKind::RestIsEmpty);
         } else if !selects && (dialect != Dialect::MigParted || !has_device_filter(rule)) {
             let reason = RuleErrorKind::NoMatchingDevice {
                 wanted: describe_selector(rule),
                 has: describe_devices(inventory),
             };
-            report.errors.add(rule.place, Some(number), None, reason);
+            report.errors.add(rule.position, Some(number), None, reason);
         }
     }
     if all.is_empty() && report.errors.list.is_empty() {
         let reason = RuleErrorKind::NoDeviceSelected { has: describe_devices(inventory) };
-        report.errors.add(layout.place, None, None, reason);
+        report.errors.add(layout.position, None, None, reason);
     }
 }
 
@@ -295,6 +298,7 @@ fn describe_kind(device: &Device) -> String {
         Capability::No => ", cannot be partitioned",
         Capability::Unknown(_) => ", state cannot be read",
     };
-    let memory = device.memory.map_or_else(String::new, |memory| format!(", {memory}"));
+    let memory = device.memory.map(|memory| format!(", {}", format_memory(memory)));
+    let memory = memory.unwrap_or_default();
     format!("{}{memory}{can}", device.identity)
 }

@@ -31,12 +31,12 @@ impl<'a> ResolveContext<'a> {
             let ShareTarget::Profile(profile) = &mut share.of else {
                 continue;
             };
-            match self.own_profile((share.place, profile), report) {
+            match self.own_profile((share.position, profile), report) {
                 Some((own, known)) => {
                     if !contains_partition(mig, known, &own) {
                         let kind =
                             RuleWarningKind::SharedProfileMissing { profile: own.to_string() };
-                        report.warning(self.selected, share.place, kind);
+                        report.warning(self.selected, share.position, kind);
                     }
                     *profile = own;
                 }
@@ -48,20 +48,20 @@ impl<'a> ResolveContext<'a> {
 
     fn own_profile(
         self,
-        (place, requested): (SourcePosition, &ProfileName),
+        (position, requested): (SourcePosition, &ProfileName),
         report: &mut Diagnostics<'_>,
     ) -> Option<(ProfileName, &'a GpuInstanceProfile)> {
         let Capability::Yes(state) = Capability::from_device(self.selected.device) else {
             return None;
         };
-        let known = self.look_up((state, place), requested, report)?;
+        let known = self.look_up((state, position), requested, report)?;
         let size = u32::from(requested.compute_slices());
         let named = |size: u32| known.name.with_compute_slices(size);
         match named(size).filter(|_| requested.compute_slices() == requested.gpu_slices()) {
             Some(whole) => Some((whole, known)),
             None if split::compute_sizes(known).contains(&size) => Some((named(size)?, known)),
             None => {
-                report.error(self.selected, place, impossible_split(known, requested));
+                report.error(self.selected, position, impossible_split(known, requested));
                 None
             }
         }
@@ -93,12 +93,12 @@ mod tests {
 
     fn shared(profiles: &[&str]) -> TimeSlicing {
         let of = |(column, name): (u32, &&str)| Share {
-            place: SourcePosition { line: 7, column },
+            position: SourcePosition { line: 7, column },
             of: ShareTarget::Profile(name.parse().unwrap()),
             ..Share::everything(2)
         };
         TimeSlicing {
-            place: SourcePosition::default(),
+            position: SourcePosition::default(),
             shares: (1..).zip(profiles).map(of).collect(),
             slice: None,
         }
@@ -135,7 +135,7 @@ mod tests {
         let errors =
             resolve_octavo([rule_of(None, &["2g.10gb", "3c.4g.40gb"])], &node).unwrap_err();
         let messages: Vec<String> =
-            errors.iter().map(|error| format!("{} {error}", error.place)).collect();
+            errors.iter().map(|error| format!("{} {error}", error.position)).collect();
         assert_eq!(messages.len(), 2, "{messages:?}");
         assert!(messages[0].starts_with("7:1 ") && messages[0].contains("does not offer 2g.10gb"));
         assert!(
@@ -149,7 +149,7 @@ mod tests {
         let made: &[(&str, u32)] = &[("3g.40gb", 1), ("2c.3g.40gb", 1)];
         let shared = ["3g.40gb", "2c.3g.40gb", "1c.3g.40gb", "1g.10gb"];
         let resolved = resolve_octavo([rule_of(Some(made), &shared)], &node).unwrap();
-        let warnings: Vec<u32> = resolved.warnings.iter().map(|one| one.place.column).collect();
+        let warnings: Vec<u32> = resolved.warnings.iter().map(|one| one.position.column).collect();
         assert_eq!(warnings, [3, 4]);
     }
 }

@@ -15,7 +15,7 @@ use crate::split;
 struct ProfileRequest<'a> {
     profile: &'a GpuInstanceProfile,
     /// Position of the last name of this profile.
-    place: SourcePosition,
+    position: SourcePosition,
     /// GPU instances with one compute instance that spans all slices.
     whole: u64,
     /// Number of compute instances by slices.
@@ -32,16 +32,16 @@ pub(super) fn instances(
     for entry in entries {
         let ResolvedProfile { count, profile } = entry;
         let group = groups.entry(profile.id).or_insert_with(|| ProfileRequest::new(profile));
-        group.place = count.place;
+        group.position = count.position;
         if let Err(reason) = group.add(entry) {
-            wrong.push((count.place, reason));
+            wrong.push((count.position, reason));
         }
     }
     let mut made = Vec::new();
     for group in groups.values() {
         match group.instances(u64::from(limits::max_instances(catalog, group.profile))) {
             Ok(instances) => made.extend(instances),
-            Err(reason) => wrong.push((group.place, reason)),
+            Err(reason) => wrong.push((group.position, reason)),
         }
     }
     (made, wrong)
@@ -70,7 +70,7 @@ pub(super) fn compute_name(profile: &GpuInstanceProfile, size: u32) -> String {
 
 impl<'a> ProfileRequest<'a> {
     fn new(profile: &'a GpuInstanceProfile) -> Self {
-        Self { profile, place: SourcePosition::default(), whole: 0, parts: BTreeMap::new() }
+        Self { profile, position: SourcePosition::default(), whole: 0, parts: BTreeMap::new() }
     }
 
     fn add(&mut self, entry: &ResolvedProfile<'_>) -> Result<(), RuleErrorKind> {

@@ -192,7 +192,7 @@ fn all_errors_are_returned_with_their_position() {
     let counts = [("9g.999gb", 1), ("1g.5gb", 1), ("3g.20gb", 3)];
     let errors = resolve_octavo([partition(Selector::All, &counts)], &node).unwrap_err();
     let places: Vec<(SourcePosition, usize)> =
-        errors.iter().map(|error| (error.place, error.devices.len())).collect();
+        errors.iter().map(|error| (error.position, error.devices.len())).collect();
     let at = |column| SourcePosition { line: 9, column };
     assert_eq!(places, [(at(1), 2), (at(3), 2)]);
 }

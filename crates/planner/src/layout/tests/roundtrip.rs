@@ -16,7 +16,7 @@ fn unplaced(counts: &[(&str, u32)]) -> MigSpec {
         panic!("a wish for partitions");
     };
     for count in &mut all {
-        count.place = SourcePosition::default();
+        count.position = SourcePosition::default();
     }
     MigSpec::Enabled(all)
 }

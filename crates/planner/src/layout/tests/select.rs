@@ -19,7 +19,7 @@ pub(super) fn off(devices: Selector) -> Rule {
 pub(super) fn sliced(devices: Selector) -> Rule {
     Rule {
         time_slicing: Some(TimeSlicing {
-            place: SourcePosition::default(),
+            position: SourcePosition::default(),
             shares: vec![Share::everything(4)],
             slice: None,
         }),
@@ -135,8 +135,8 @@ fn index_is_nvml_index_and_must_exist() {
         check_errors(
             resolve(&rules, dialect, &node([t4(0), A30.gpu(1)])),
             &[
-                "layout \"test\", rule 1: no GPU has the index 2-4294967295; this node has GPU 0: nvidia-t4-16gb, 15360 MiB, cannot be partitioned; \
-               GPU 1: nvidia-a30-24gb, 24576 MiB",
+                "layout \"test\", rule 1: no GPU has the index 2-4294967295; this node has GPU 0: nvidia-t4-16gb, 15 GiB, cannot be partitioned; \
+               GPU 1: nvidia-a30-24gb, 24 GiB",
             ],
         );
     }
@@ -151,7 +151,7 @@ fn empty_rule_error_lists_existing_devices() {
     check_errors(
         resolve_octavo([off(matching(typed)), sliced(Selector::All)], &node([A30.gpu(0)])),
         &[
-            "layout \"test\", rule 1: it selects type nvidia-b200-180gb, which matches no device; this node has GPU 0: nvidia-a30-24gb, 24576 MiB",
+            "layout \"test\", rule 1: it selects type nvidia-b200-180gb, which matches no device; this node has GPU 0: nvidia-a30-24gb, 24 GiB",
         ],
     );
     check_errors(
@@ -210,7 +210,7 @@ fn device_filter_checks_subsystem_only_if_given() {
     check_errors(
         mig_parted([off(filter(0x20b2, Some((0x1464, 0x10de))))], &node([A30.gpu(0)])),
         &[
-            "layout \"test\": none of its rules selects a device of this node; this node has GPU 0: nvidia-a30-24gb, 24576 MiB",
+            "layout \"test\": none of its rules selects a device of this node; this node has GPU 0: nvidia-a30-24gb, 24 GiB",
         ],
     );
 }

@@ -89,7 +89,7 @@ fn unidentified_device_does_not_affect_other_rules() {
         resolve_octavo([off(index(&[(4, 4)]))], &node),
         &[
             "layout \"test\", rule 1: no GPU has the index 4; this node has GPU 0000:01:00.0,0000:03:00.0: \
-           nvidia-a100-80gb, state cannot be read; GPU 1: nvidia-a100-80gb, 81920 MiB; GPU 3: nvidia-a30-24gb, 24576 MiB",
+           nvidia-a100-80gb, state cannot be read; GPU 1: nvidia-a100-80gb, 80 GiB; GPU 3: nvidia-a30-24gb, 24 GiB",
         ],
     );
 }

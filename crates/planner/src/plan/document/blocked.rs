@@ -82,10 +82,10 @@ pub struct BlockingHolder {
 
 impl BlockCause {
     /// Converts a cause, including its message and remedy.
-    pub(super) fn new(cause: &Cause, words: &PlanFormatter<'_>) -> Self {
+    pub(super) fn new(cause: &Cause, formatter: &PlanFormatter<'_>) -> Self {
         let mut document = Self {
             cause: BlockCauseKind::Refused,
-            message: words.cause(cause),
+            message: formatter.cause(cause),
             remedy: remedy(cause),
             gpu_instance: None,
             profile: None,
@@ -105,7 +105,7 @@ impl BlockCause {
             } => {
                 document.cause = BlockCauseKind::InstanceInUse;
                 document.gpu_instance = Some(*gpu_instance);
-                document.profile = words.offered(*profile_id);
+                document.profile = formatter.offered(*profile_id);
                 document.profile_id = Some(*profile_id);
                 document.placement = Some(*placement);
                 document.compute_instances.clone_from(compute_instances);

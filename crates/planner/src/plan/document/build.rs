@@ -75,7 +75,7 @@ pub(super) fn current_device(
     pci: PciAddress,
     verdict: Option<&DevicePlanResult>,
 ) -> PlannedDevice {
-    let words = PlanFormatter::new(subject.inventory, pci);
+    let formatter = PlanFormatter::new(subject.inventory, pci);
     let device = subject.inventory.device(pci);
     let state = device.and_then(|device| device.mig.state());
     let slices = state.map(|state| state.catalog.memory_slices());
@@ -89,7 +89,9 @@ pub(super) fn current_device(
         type_name: device.and_then(|device| device.identity.type_name().cloned()),
         verdict: DeviceVerdict::Unchanged,
         slices: slices.filter(|slices| *slices > 0),
-        before: device.map(|device| before(subject, device, verdict, &words)).unwrap_or_default(),
+        before: device
+            .map(|device| before(subject, device, verdict, &formatter))
+            .unwrap_or_default(),
         after: None,
         steps: Vec::new(),
         mode_change: None,
@@ -101,7 +103,7 @@ pub(super) fn current_device(
 }
 
 fn planned_device(subject: &PlanInputs<'_>, plan: &DevicePlan) -> PlannedDevice {
-    let words = PlanFormatter::new(subject.inventory, plan.pci);
+    let formatter = PlanFormatter::new(subject.inventory, plan.pci);
     let mut json = current_device(subject, plan.pci, Some(&plan.verdict));
     match &plan.verdict {
         DevicePlanResult::Unchanged => {
@@ -109,19 +111,19 @@ fn planned_device(subject: &PlanInputs<'_>, plan: &DevicePlan) -> PlannedDevice 
         }
         DevicePlanResult::Change(change) => {
             json.verdict = DeviceVerdict::Change;
-            json.after = Some(after(change, &words));
+            json.after = Some(after(change, &formatter));
             let steps = change.steps.iter();
-            json.steps = steps.map(|one| step(one, &words)).collect();
+            json.steps = steps.map(|one| step(one, &formatter)).collect();
             json.mode_change.clone_from(&change.mode);
         }
         DevicePlanResult::Blocked(blocked) => {
             json.verdict = DeviceVerdict::Blocked;
             let causes = blocked.causes.iter();
-            json.blocked_by = causes.map(|one| BlockCause::new(one, &words)).collect();
+            json.blocked_by = causes.map(|one| BlockCause::new(one, &formatter)).collect();
         }
         DevicePlanResult::Infeasible(why) => {
             json.verdict = DeviceVerdict::Infeasible;
-            json.infeasible = Some(infeasible(why, &words));
+            json.infeasible = Some(infeasible(why, &formatter));
         }
     }
     json
@@ -131,7 +133,7 @@ fn before(
     subject: &PlanInputs<'_>,
     device: &Device,
     verdict: Option<&DevicePlanResult>,
-    words: &PlanFormatter<'_>,
+    formatter: &PlanFormatter<'_>,
 ) -> Vec<PresentInstance> {
     let instances = device.mig.state().map(|state| &state.gpu_instances);
     let mut instances: Vec<&GpuInstance> = instances.into_iter().flatten().collect();
@@ -148,11 +150,11 @@ fn before(
         let computes = instance.compute_instances.iter();
         PresentInstance {
             gpu_instance: instance.id,
-            profile: words.offered(instance.profile_id),
+            profile: formatter.offered(instance.profile_id),
             profile_id: instance.profile_id,
             placement: instance.placement,
             compute_instances: computes
-                .zip(words.compute_slices(instance))
+                .zip(formatter.compute_slices(instance))
                 .map(|(compute, slices)| PresentComputeInstance { id: compute.id, slices })
                 .collect(),
             // Absent if the driver does not report processes, unless another holder is known.
@@ -189,10 +191,10 @@ fn unchanged_instance(before: &PresentInstance) -> ResultingInstance {
     }
 }
 
-fn after(change: &DeviceChange, words: &PlanFormatter<'_>) -> Vec<ResultingInstance> {
+fn after(change: &DeviceChange, formatter: &PlanFormatter<'_>) -> Vec<ResultingInstance> {
     let one = |planned: &PlannedInstance| ResultingInstance {
         gpu_instance: planned.existing_id,
-        profile: words.offered(planned.profile_id),
+        profile: formatter.offered(planned.profile_id),
         profile_id: planned.profile_id,
         placement: planned.placement,
         compute_instances: planned
@@ -207,7 +209,7 @@ fn after(change: &DeviceChange, words: &PlanFormatter<'_>) -> Vec<ResultingInsta
     change.after.iter().map(one).collect()
 }
 
-fn step(step: &Step, words: &PlanFormatter<'_>) -> PlannedStep {
+fn step(step: &Step, formatter: &PlanFormatter<'_>) -> PlannedStep {
     match step {
         Step::DestroyComputeInstance { gpu_instance, compute_instance } => {
             PlannedStep::DestroyComputeInstance {
@@ -218,7 +220,7 @@ fn step(step: &Step, words: &PlanFormatter<'_>) -> PlannedStep {
         Step::DestroyGpuInstance { gpu_instance, profile_id, placement } => {
             PlannedStep::DestroyGpuInstance {
                 gpu_instance: *gpu_instance,
-                profile: words.offered(*profile_id),
+                profile: formatter.offered(*profile_id),
                 profile_id: *profile_id,
                 placement: *placement,
             }
@@ -228,7 +230,7 @@ fn step(step: &Step, words: &PlanFormatter<'_>) -> PlannedStep {
         Step::CreateGpuInstance { instance, profile_id, placement } => {
             PlannedStep::CreateGpuInstance {
                 instance: *instance,
-                profile: words.offered(*profile_id),
+                profile: formatter.offered(*profile_id),
                 profile_id: *profile_id,
                 placement: *placement,
             }
@@ -247,7 +249,7 @@ fn step(step: &Step, words: &PlanFormatter<'_>) -> PlannedStep {
     }
 }
 
-fn infeasible(why: &Infeasible, words: &PlanFormatter<'_>) -> InfeasibleDevice {
+fn infeasible(why: &Infeasible, formatter: &PlanFormatter<'_>) -> InfeasibleDevice {
     let rule = match why.rule {
         HardwareRule::NotMigCapable => "notMigCapable",
         HardwareRule::NoSuchProfile { .. } => "noSuchProfile",
@@ -260,11 +262,11 @@ fn infeasible(why: &Infeasible, words: &PlanFormatter<'_>) -> InfeasibleDevice {
     };
     InfeasibleDevice {
         rule,
-        message: words.rule(&why.rule),
+        message: formatter.rule(&why.rule),
         nearest: why
             .alternatives
             .iter()
-            .map(|instances| words.counts(instances).into_iter().collect())
+            .map(|instances| formatter.counts(instances).into_iter().collect())
             .collect(),
     }
 }

@@ -58,7 +58,7 @@ fn check_pins(space: &Space, from: usize, to: usize, mask: u8) {
     let device = with(space.rows, from);
     let pinned = pinned(from, mask);
     let holders: Vec<Holder> = pinned.keys().map(|id| held(&device, *id)).collect();
-    let pins: State = pinned.values().copied().collect();
+    let used: State = pinned.values().copied().collect();
     let refused = BTreeSet::new();
     let verdict = super::boards::planned(
         &device,
@@ -67,7 +67,7 @@ fn check_pins(space: &Space, from: usize, to: usize, mask: u8) {
         Policy::default(),
         &refused,
     );
-    match (Oracle::best(from, ways.iter(), &pins), verdict) {
+    match (Oracle::best(from, ways.iter(), &used), verdict) {
         (Some(best), DevicePlanResult::Unchanged) => assert_eq!(best.after, *from),
         (Some(best), DevicePlanResult::Change(change)) => {
             assert_eq!(after(&change), best.after);
@@ -77,7 +77,7 @@ fn check_pins(space: &Space, from: usize, to: usize, mask: u8) {
         }
         (None, DevicePlanResult::Blocked(blocked)) => {
             let named: State = blocked.causes.iter().map(|cause| in_use(cause, &pinned)).collect();
-            let gone = |to: &State| -> State { pins.difference(to).copied().collect() };
+            let gone = |to: &State| -> State { used.difference(to).copied().collect() };
             let least = ways.iter().map(|(to, _)| gone(to).len()).min();
             assert_eq!(Some(blocked.causes.len()), least);
             assert!(ways.iter().any(|(to, _)| gone(to) == named));

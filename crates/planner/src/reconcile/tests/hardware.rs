@@ -18,7 +18,7 @@ use crate::layout::tests_support::{A100_40, node};
 use crate::layout::{DeviceTarget, MigTarget, current_target};
 use crate::plan::Policy;
 use crate::reconcile::{
-    ActionResult, ChangeOutcome, ChangeRequest, DeviceUsers, Limits, NextAction, Transaction,
+    ActionResult, ChangeOutcome, ChangeRequest, Limits, NextAction, ObservedUsers, Transaction,
 };
 
 /// A fault injected once, at the call with a given number.
@@ -152,7 +152,7 @@ impl Hardware {
             now += Duration::from_millis(10);
             assert!(now < limits.change_timeout * 3, "I5: it does not end");
             answer = match action {
-                NextAction::End(ending) => return Some(ending),
+                NextAction::End(outcome) => return Some(outcome),
                 NextAction::Wait(wait) => {
                     now += wait;
                     ActionResult::Waited
@@ -180,7 +180,7 @@ impl Hardware {
         device
     }
 
-    fn look(&mut self) -> Result<DeviceUsers, String> {
+    fn look(&mut self) -> Result<ObservedUsers, String> {
         if self.fault(Fault::UserAppears)
             && let Some((id, part)) = self.last_usable()
         {
@@ -195,7 +195,10 @@ impl Hardware {
         if self.fault(Fault::UsersUnknown) {
             return Err("nobody tells".to_owned());
         }
-        Ok(DeviceUsers { processes: self.device.processes.clone(), holders: self.holders.clone() })
+        Ok(ObservedUsers {
+            processes: self.device.processes.clone(),
+            holders: self.holders.clone(),
+        })
     }
 
     fn last_usable(&self) -> Option<(u32, u32)> {

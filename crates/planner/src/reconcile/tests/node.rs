@@ -80,9 +80,9 @@ impl Case {
         )
     }
 
-    fn ended(&mut self, now: Duration, pci: PciAddress, ending: ChangeOutcome) {
+    fn ended(&mut self, now: Duration, pci: PciAddress, outcome: ChangeOutcome) {
         let after = (&self.inventory, &[][..]);
-        self.node.ended(now, after, pci, ending);
+        self.node.ended(now, after, pci, outcome);
     }
 
     /// Replaces the instances of the first device.

@@ -92,26 +92,26 @@ proptest! {
         }
         // Once faults have passed and new users have left, one more attempt succeeds.
         let job = ChangeRequest { previous: previous.clone(), resumed, ..hardware.job(target.clone()) };
-        let ending = hardware.run(job, None).unwrap();
+        let outcome = hardware.run(job, None).unwrap();
         prop_assert!(hardware.violations.is_empty(), "I1: {:?}", hardware.violations);
-        match &ending {
+        match &outcome {
             ChangeOutcome::Blocked { rolled_back: true, .. } | ChangeOutcome::RolledBack { .. } => {
                 let mut now = hardware.geometry();
                 now.retain(|one| !one.2.is_empty());
-                prop_assert_eq!(now, before, "I3: {:?}", &ending);
+                prop_assert_eq!(now, before, "I3: {:?}", &outcome);
             }
             ChangeOutcome::Blocked { .. } | ChangeOutcome::Applied | ChangeOutcome::Failed { .. } | ChangeOutcome::Yielded { .. } => {}
-            ChangeOutcome::Infeasible(_) | ChangeOutcome::NeedsReset { .. } => prop_assert!(false, "{:?}", ending),
+            ChangeOutcome::Infeasible(_) | ChangeOutcome::NeedsReset { .. } => prop_assert!(false, "{:?}", outcome),
         }
         hardware.faults.clear();
         hardware.in_use_failures = 0;
         hardware.device.processes.clear();
-        let settled = ending.is_settled();
+        let settled = outcome.is_settled();
         let job = ChangeRequest {
             previous: if settled { hardware.job(target.clone()).previous } else { previous },
             resumed: !settled,
             ..hardware.job(target)
         };
-        prop_assert_eq!(hardware.run(job, None), Some(ChangeOutcome::Applied), "after {:?}", ending);
+        prop_assert_eq!(hardware.run(job, None), Some(ChangeOutcome::Applied), "after {:?}", outcome);
     }
 }

@@ -56,10 +56,10 @@ fn i1_user_appearing_before_call_causes_rollback() {
     // A process enters the first instance while the second is being destroyed.
     hardware.faults = vec![(1, Fault::UserAppears)];
     let job = hardware.job(target);
-    let ending = hardware.run(job, None);
+    let outcome = hardware.run(job, None);
     assert!(hardware.violations.is_empty(), "{:?}", hardware.violations);
-    let Some(ChangeOutcome::Blocked { rolled_back, .. }) = ending else {
-        panic!("{ending:?}");
+    let Some(ChangeOutcome::Blocked { rolled_back, .. }) = outcome else {
+        panic!("{outcome:?}");
     };
     assert!(rolled_back);
     assert_eq!(hardware.geometry(), before);
@@ -74,11 +74,11 @@ fn i1_unknown_users_count_as_in_use_after_retries() {
     let (mut hardware, _) = reshaped();
     hardware.faults = vec![(0, Fault::UsersUnknown); 1000];
     let job = hardware.job(target);
-    let ending = hardware.run(job, None);
+    let outcome = hardware.run(job, None);
     assert!(
-        matches!(&ending, Some(ChangeOutcome::Blocked { causes, rolled_back: false })
+        matches!(&outcome, Some(ChangeOutcome::Blocked { causes, rolled_back: false })
             if matches!(causes.as_slice(), [Cause::StateUnknown { .. }])),
-        "{ending:?}"
+        "{outcome:?}"
     );
     assert!(hardware.calls.is_empty());
 }
@@ -118,11 +118,11 @@ fn temporary_in_use_is_retried_and_persistent_one_reported() {
     let before = hardware.geometry();
     hardware.in_use_failures = 1000;
     let job = hardware.job(target);
-    let ending = hardware.run(job, None);
+    let outcome = hardware.run(job, None);
     assert!(
-        matches!(&ending, Some(ChangeOutcome::Blocked { causes, .. })
+        matches!(&outcome, Some(ChangeOutcome::Blocked { causes, .. })
             if matches!(causes.as_slice(), [Cause::StateUnknown { reason }] if reason.contains("leaked a handle"))),
-        "{ending:?}"
+        "{outcome:?}"
     );
     assert_eq!(hardware.geometry(), before);
 }
@@ -151,11 +151,11 @@ fn rejected_placement_is_replaced() {
     hardware.defects.extend([(9, 0), (9, 4)]);
     let before = hardware.geometry();
     let job = hardware.job(wants(&[9, 9]));
-    let ending = hardware.run(job, None);
+    let outcome = hardware.run(job, None);
     assert!(
-        matches!(&ending, Some(ChangeOutcome::Blocked { causes, rolled_back: true })
+        matches!(&outcome, Some(ChangeOutcome::Blocked { causes, rolled_back: true })
             if *causes == [Cause::HardwareRefused]),
-        "{ending:?}"
+        "{outcome:?}"
     );
     assert_eq!(hardware.geometry(), before);
 }
@@ -165,8 +165,8 @@ fn instance_at_other_placement_is_not_retained() {
     let mut hardware = Hardware::new(&[]);
     hardware.faults = vec![(0, Fault::OtherPlacement)];
     let job = hardware.job(wants(&[5, 9]));
-    let ending = hardware.run(job, None);
-    assert_eq!(ending, Some(ChangeOutcome::Applied));
+    let outcome = hardware.run(job, None);
+    assert_eq!(outcome, Some(ChangeOutcome::Applied));
     let ids: Vec<u32> = hardware.geometry().iter().map(|one| one.0).collect();
     assert_eq!(ids, [5, 9]);
 }
@@ -177,10 +177,10 @@ fn gpu_instance_without_compute_instance_is_removed() {
     let before = hardware.geometry();
     hardware.faults = vec![(1, Fault::Fails(FailureKind::Rejected))];
     let job = hardware.job(wants(&[14, 9]));
-    let ending = hardware.run(job, None);
+    let outcome = hardware.run(job, None);
     assert!(
-        matches!(&ending, Some(ChangeOutcome::RolledBack { reason }) if reason.contains("Compute")),
-        "{ending:?}"
+        matches!(&outcome, Some(ChangeOutcome::RolledBack { reason }) if reason.contains("Compute")),
+        "{outcome:?}"
     );
     assert_eq!(hardware.geometry(), before);
 }
@@ -195,13 +195,13 @@ fn effects_of_failed_calls_are_accepted() {
             let before = hardware.geometry();
             hardware.faults = vec![(at, Fault::FailsLate(kind))];
             let job = hardware.job(target);
-            let ending = hardware.run(job, None).unwrap();
+            let outcome = hardware.run(job, None).unwrap();
             let now = hardware.geometry();
-            if ending == ChangeOutcome::Applied {
+            if outcome == ChangeOutcome::Applied {
                 assert_eq!(now.len(), 3, "{at} {kind:?}");
             } else {
-                let back = matches!(ending, ChangeOutcome::RolledBack { .. });
-                assert!(back, "{at} {kind:?}: {ending:?}");
+                let back = matches!(outcome, ChangeOutcome::RolledBack { .. });
+                assert!(back, "{at} {kind:?}: {outcome:?}");
                 assert_eq!(now, before, "{at} {kind:?}");
             }
         }
@@ -215,10 +215,10 @@ fn foreign_change_ends_as_yielded() {
     // Another process destroys the second instance while the transaction destroys the first.
     let job = hardware.job(wants(&[9, 14]));
     let _ = target;
-    let ending = hardware.run(job, None);
+    let outcome = hardware.run(job, None);
     assert!(
-        matches!(&ending, Some(ChangeOutcome::Yielded { reason }) if reason.contains("another process")),
-        "{ending:?}"
+        matches!(&outcome, Some(ChangeOutcome::Yielded { reason }) if reason.contains("another process")),
+        "{outcome:?}"
     );
 }
 
@@ -227,8 +227,8 @@ fn lost_device_ends_change_immediately() {
     let (mut hardware, target) = reshaped();
     hardware.faults = vec![(2, Fault::Fails(FailureKind::DeviceLost))];
     let job = hardware.job(target);
-    let ending = hardware.run(job, None);
-    assert!(matches!(&ending, Some(ChangeOutcome::Failed { rollback: None, .. })), "{ending:?}");
+    let outcome = hardware.run(job, None);
+    assert!(matches!(&outcome, Some(ChangeOutcome::Failed { rollback: None, .. })), "{outcome:?}");
     assert_eq!(hardware.calls.len(), 3);
 }
 
@@ -236,8 +236,8 @@ fn lost_device_ends_change_immediately() {
 fn mode_change_reports_needed_reset_and_rolls_back_if_blocked() {
     let mut hardware = Hardware::new(&[(9, 0, &[3])]);
     let job = hardware.job(MigTarget::Disabled);
-    let ending = hardware.run(job, None);
-    assert!(matches!(ending, Some(ChangeOutcome::NeedsReset { .. })), "{ending:?}");
+    let outcome = hardware.run(job, None);
+    assert!(matches!(outcome, Some(ChangeOutcome::NeedsReset { .. })), "{outcome:?}");
     assert_eq!(state_of(&hardware.device).pending, MigMode::Disabled);
     assert!(hardware.geometry().is_empty());
     // Since Hopper no reset is needed, but an open device handle blocks the change.
@@ -247,11 +247,11 @@ fn mode_change_reports_needed_reset_and_rolls_back_if_blocked() {
     let mut hardware = Hardware::of(device);
     let job = hardware.job(MigTarget::Disabled);
     // The simulated device always answers "pending", as it does for a client that cannot be identified.
-    let ending = hardware.run(job, None);
+    let outcome = hardware.run(job, None);
     assert!(
-        matches!(&ending, Some(ChangeOutcome::Blocked { causes, rolled_back: true })
+        matches!(&outcome, Some(ChangeOutcome::Blocked { causes, rolled_back: true })
             if matches!(causes.as_slice(), [Cause::StateUnknown { reason }] if reason.contains("leaked a handle"))),
-        "{ending:?}"
+        "{outcome:?}"
     );
     let state = state_of(&hardware.device);
     assert_eq!((state.current, state.pending), (MigMode::Enabled, MigMode::Enabled));

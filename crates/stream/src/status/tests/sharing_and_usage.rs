@@ -4,7 +4,7 @@ use octavo_fleet::summary::{MAX_ITEMS, usage_for_report};
 use octavo_model::quantity::Mebibytes;
 use octavo_model::reading::{MemoryUse, Percent};
 use octavo_model::resource::{ResourceName, ShareId};
-use octavo_model::sharing_status::{HandOff, Health, ResourceStatus, RetainedId, UnitStatus};
+use octavo_model::sharing_status::{HandOffConfig, Health, ResourceStatus, RetainedId, UnitStatus};
 use octavo_node::sharing::usage::{DeviceUsage, Tenant, UnitUsage};
 use proptest::collection::vec;
 use proptest::option::of;
@@ -54,7 +54,7 @@ fn report() -> impl Strategy<Value = SharingStatus> {
             message,
             resources,
             retained,
-            hand_off: hand_off.map(|(key, config)| HandOff { key, config }),
+            hand_off: hand_off.map(|(key, config)| HandOffConfig { key, config }),
             named,
         }
     })

@@ -155,9 +155,9 @@ impl PreviousSharing {
         };
         let layout = |(uuid, sharing): (&String, &TimeSlicing)| Layout {
             name: uuid.clone(),
-            place: SourcePosition::default(),
+            position: SourcePosition::default(),
             rules: vec![Rule {
-                place: SourcePosition::default(),
+                position: SourcePosition::default(),
                 devices: Selector::All,
                 mig: None,
                 time_slicing: Some(sharing.clone()),
@@ -225,7 +225,7 @@ fn plain(had: Option<&TimeSlicing>) -> TimeSlicing {
     match had {
         Some(had) if had.is_sharing() => had.clone().without_positions(),
         Some(_) | None => {
-            TimeSlicing { place: SourcePosition::default(), shares: Vec::new(), slice: None }
+            TimeSlicing { position: SourcePosition::default(), shares: Vec::new(), slice: None }
         }
     }
 }
@@ -266,7 +266,7 @@ mod tests {
 
     fn by(replicas: u32) -> TimeSlicing {
         TimeSlicing {
-            place: SourcePosition::default(),
+            position: SourcePosition::default(),
             shares: vec![Share::everything(replicas)],
             slice: None,
         }

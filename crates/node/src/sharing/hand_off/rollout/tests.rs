@@ -7,7 +7,7 @@ const LIMITS: Limits = Limits { deadline: Duration::from_mins(3), settle: Durati
 struct World {
     view: ObservedNode,
     answers: ApiAnswers,
-    desired: HandOff,
+    desired: HandOffConfig,
     course: Rollout,
 }
 
@@ -20,7 +20,7 @@ impl World {
         Self {
             view: ObservedNode::default(),
             answers: ApiAnswers { key: "k".to_owned(), ..ApiAnswers::default() },
-            desired: HandOff { key: "k".to_owned(), config: "text".to_owned() },
+            desired: HandOffConfig { key: "k".to_owned(), config: "text".to_owned() },
             course: Rollout::default(),
         }
     }
