@@ -4,7 +4,7 @@
 //! change.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 use std::{fs, io};
 
@@ -127,7 +127,7 @@ pub fn control_groups(root: &Path, dev: Option<&Path>) -> Observed<ControlGroups
 fn unlinked_device_files(dev: &Path) -> Observed<Vec<String>> {
     let DeviceFiles(names) = device_files(dev)?;
     let is_unlinked = |name: &String| {
-        let number = rustix::fs::stat(&dev.join(name)).ok()?.st_rdev;
+        let number = fs::metadata(dev.join(name)).ok()?.rdev();
         let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
         Some(!dev.join(format!("char/{major}:{minor}")).exists())
     };

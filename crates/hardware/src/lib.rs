@@ -14,18 +14,14 @@
 
 mod amd;
 pub mod calls;
-#[cfg(target_os = "linux")]
 pub mod device_files;
 pub mod driver_traces;
 pub mod error;
-#[cfg(target_os = "linux")]
 pub mod holders;
 pub mod library;
 mod merge;
 mod neuron;
 pub mod nvml;
-#[cfg(not(target_os = "linux"))]
-mod other_systems;
 mod pci;
 mod pci_function;
 mod sysfs;
@@ -41,8 +37,6 @@ use octavo_model::id::PciAddress;
 use octavo_model::inventory::{Device, Driver, Process};
 use octavo_model::reading::Reading;
 use octavo_model::xid::Xid;
-#[cfg(not(target_os = "linux"))]
-pub use other_systems::{device_files, holders};
 pub use worker::{
     ChangeNotifications, DriverHandle, DriverReleaseGuard, DriverUnavailable, ReadingsError, spawn,
 };

@@ -1,6 +1,5 @@
 //! The kubelet's interfaces on a node: the device plugin API, the `PodResources` API and its checkpoint.
 
-#[cfg(target_os = "linux")]
 pub mod device_plugin;
 pub mod kubelet_checkpoint;
 pub mod pod_allocations;

@@ -223,12 +223,8 @@ fn read_properties(gpu: DeviceSession<'_>) -> Result<StaticProperties, DriverErr
     facts.uuid = optional(uuid, problems)?.and_then(|text| parse_uuid(&text, problems));
     let name = gpu.query("nvmlDeviceGetName", nvml_wrapper::Device::name);
     facts.product_name = optional(name, problems)?;
-    // NVML has this call on Linux only.
-    #[cfg(target_os = "linux")]
-    {
-        let minor = gpu.query("nvmlDeviceGetMinorNumber", nvml_wrapper::Device::minor_number);
-        facts.minor = optional(minor, problems)?;
-    }
+    let minor = gpu.query("nvmlDeviceGetMinorNumber", nvml_wrapper::Device::minor_number);
+    facts.minor = optional(minor, problems)?;
     let architecture = gpu.query("nvmlDeviceGetArchitecture", nvml_wrapper::Device::architecture);
     facts.architecture = match architecture {
         Ok(architecture) => architecture_name(&architecture),
