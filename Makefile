@@ -62,6 +62,8 @@ golden: ## rewrite the golden files and generated pages from the current output;
 screenshots: ## take screenshots of the web pages for the documentation (docs/images)
 	@mkdir -p docs/images
 	OCTAVO_SCREENSHOTS=$(CURDIR)/docs/images $(CARGO) test --locked --test it-cluster -- pages::shots
+	$(CARGO) build --workspace --bins --lib --locked
+	@hack/screenshots.sh
 
 recording: ## record the tour of the demo for the README (docs/images/tour.svg)
 	$(CARGO) build --workspace --bins --lib --locked

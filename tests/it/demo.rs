@@ -172,6 +172,73 @@ fn interrupted_demo_exits_cleanly_and_leaves_no_files() {
     }
 }
 
+/// An agent that connects to the API server and to the aggregator when it is asked to exit.
+const LAST_REQUESTS: &str = r#"
+while [ $# -gt 0 ] && all+=("$1"); do
+    case $1 in
+        --kubeconfig) api=$(sed -n "s|.*server: 'http://127.0.0.1:\([0-9]*\)'.*|\1|p" "$2") ;;
+        --aggregator) aggregator=${2##*:} ;;
+    esac
+    shift
+done
+"$original" "${all[@]}" 2>>"$0.log" &
+leave() {
+    for server in "API server:$api" "aggregator:$aggregator"; do
+        if : 2>/dev/null </dev/tcp/127.0.0.1/"${server#*:}"; then echo "${server%:*} serves"; else echo "${server%:*} has stopped"; fi
+    done >>"$0.last"
+    kill "$!"
+}
+trap leave TERM
+wait "$!"
+wait "$!"
+"#;
+
+#[test]
+fn agents_exit_before_aggregator_and_api_server_stop() {
+    let demo_dir = DemoDirectory::new();
+    demo_dir.replace("octavo-agent", LAST_REQUESTS);
+    let machines = demo_dir.machines(&["dgx-h100", "t4"]);
+    let mut demo = demo_dir.start(&["--machines", &machines]);
+    demo.expect_line("events follow");
+    kill(demo.pid(), Signal::SIGINT).unwrap();
+    assert_eq!(exit_status(&mut demo.child).code(), Some(0));
+    let file = |name: &str| fs::read_to_string(demo_dir.programs.join(name)).unwrap();
+    let last = file("octavo-agent.last");
+    let mut last: Vec<&str> = last.lines().collect();
+    last.sort_unstable();
+    let [api, aggregator] = ["API server serves", "aggregator serves"];
+    assert_eq!(last, [api, api, aggregator, aggregator]);
+    let log = file("octavo-agent.log");
+    assert!(!log.contains("refused"), "{log}");
+    demo_dir.is_left_clean();
+}
+
+#[test]
+fn process_that_simulator_refuses_is_added_later() {
+    let demo_dir = DemoDirectory::new();
+    // Refuses the first addition of each process.
+    let refuse = r#"case "$*" in
+        *"process add"*) number=${*##*--pid }; mkdir "$0.${number%% *}" 2>/dev/null && { echo "no memory" >&2; exit 1; } ;;
+    esac
+    exec "$original" "$@""#;
+    demo_dir.replace("nvml-simctl", refuse);
+    let machines = demo_dir.machines(&["dgx-h100"]);
+    let mut demo = demo_dir.start(&["--machines", &machines]);
+    let line = demo.expect_line(" top");
+    let server = line.trim().split(' ').next().unwrap().strip_prefix("OCTAVO_SERVER=").unwrap();
+    demo.expect_line("a training job starts on GPU 2");
+    let node = || {
+        demo.is_running();
+        let node = ["node", "dgx-h100", "-o", "json", "--server", server];
+        text(&Command::new(env!("CARGO_BIN_EXE_octavo")).args(node).finish())
+    };
+    // The kubelet numbers processes from 20001.
+    until("the process of the job", node, |node| node.contains("\"pid\": 2000"));
+    kill(demo.pid(), Signal::SIGINT).unwrap();
+    assert_eq!(exit_status(&mut demo.child).code(), Some(0));
+    demo_dir.is_left_clean();
+}
+
 #[test]
 fn unexpected_demo_fleet_is_named_and_fails() {
     let demo_dir = DemoDirectory::new();
@@ -190,11 +257,7 @@ fn unexpected_demo_fleet_is_named_and_fails() {
 #[test]
 fn agent_that_exits_is_reported_with_end_of_its_log() {
     let demo_dir = DemoDirectory::new();
-    let agent = demo_dir.programs.join("octavo-agent");
-    fs::remove_file(&agent).unwrap();
-    fs::write(&agent, "#!/bin/sh\necho no luck today >&2\nexit 7\n").unwrap();
-    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-    fs::set_permissions(&agent, mode).unwrap();
+    demo_dir.replace("octavo-agent", "echo no luck today >&2\nexit 7");
     let output = demo_dir.demo(&["--seconds=5"]).finish();
     let reported = text(&output);
     assert_eq!(output.status.code(), Some(1), "{reported}");
@@ -260,6 +323,17 @@ impl DemoDirectory {
             fs::copy(format!("{MACHINES}/{file}"), directory.join(file)).unwrap();
         }
         directory.to_str().unwrap().to_owned()
+    }
+
+    /// Replaces a program with a shell script, which can run the original as `$original`.
+    fn replace(&self, name: &str, script: &str) {
+        let path = self.programs.join(name);
+        let original = fs::read_link(&path).unwrap();
+        fs::remove_file(&path).unwrap();
+        let original = original.display();
+        fs::write(&path, format!("#!/bin/bash\noriginal='{original}'\n{script}\n")).unwrap();
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        fs::set_permissions(&path, mode).unwrap();
     }
 
     fn demo(&self, arguments: &[&str]) -> Command {

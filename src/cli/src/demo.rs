@@ -13,7 +13,7 @@ mod outcome;
 mod runner;
 mod tour;
 
-use octavo_demo::{ChildProcesses, DemoError, Programs, scenario};
+use octavo_demo::{DemoError, Programs, scenario};
 
 use self::outcome::DemoOutcome;
 use self::runner::DemoRunner;
@@ -30,7 +30,6 @@ pub(super) async fn run(settings: &DemoSettings, colors: Colors) -> Result<Repor
     let scenarios = scenario::all(settings.machines.as_deref())?;
     let directory =
         tempfile::Builder::new().prefix("octavo-demo.").tempdir().map_err(DemoError::Folder)?;
-    let mut children = ChildProcesses::new().await;
     let play = DemoRunner {
         settings,
         colors,
@@ -38,12 +37,7 @@ pub(super) async fn run(settings: &DemoSettings, colors: Colors) -> Result<Repor
         own: &own,
         directory: directory.path(),
     };
-    let outcome = tokio::select! {
-        outcome = play.run(&scenarios, &mut children) => outcome,
-        () = stop.received() => Ok(DemoOutcome::Stopped),
-    };
-    // A second Ctrl-C is not needed: a child that does not exit on request is killed.
-    children.stop().await;
+    let outcome = play.run(&scenarios, &mut stop).await;
     directory.close().map_err(DemoError::Folder)?;
     let last = match outcome? {
         DemoOutcome::Complete(summary) => Some(summary),

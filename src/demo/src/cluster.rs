@@ -33,34 +33,31 @@ use std::sync::Arc;
 
 use tokio::net::TcpListener;
 use tokio::sync::watch::Receiver;
-use tokio::task::JoinSet;
 
 pub use self::kinds::{Kind, ObjectKey};
 pub use self::objects::Objects;
 pub(crate) use self::objects::now as timestamp;
 pub use self::status::Refusal;
+use crate::servers::Servers;
 
 /// Name of the cluster, the user and the context in the kubeconfig.
 const CONTEXT: &str = "octavo-demo";
 
-/// The running API server; it ends when this is dropped.
+/// The running API server.
 #[derive(Debug)]
 pub struct SimulatedCluster {
     objects: Arc<Objects>,
     address: SocketAddr,
-    _server: JoinSet<io::Result<()>>,
 }
 
 impl SimulatedCluster {
     /// Starts the API server on a free port of 127.0.0.1, without objects.
-    pub async fn start() -> io::Result<Self> {
+    pub async fn start(servers: &mut Servers) -> io::Result<Self> {
         let objects = Arc::new(Objects::default());
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
         let address = listener.local_addr()?;
-        let mut server = JoinSet::new();
-        let router = server::router(Arc::clone(&objects));
-        server.spawn(async { axum::serve(listener, router).await });
-        Ok(Self { objects, address, _server: server })
+        servers.start(listener, server::router(Arc::clone(&objects)));
+        Ok(Self { objects, address })
     }
 
     /// Returns the stored objects.

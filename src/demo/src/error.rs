@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use thiserror::Error;
+use tokio::task::JoinError;
 
 use crate::cluster::Refusal;
 
@@ -43,6 +44,9 @@ pub enum DemoError {
     /// The simulated API server does not start.
     #[error("cannot start the simulated API server")]
     Cluster(#[source] io::Error),
+    /// The simulated API server or a simulated kubelet has failed.
+    #[error("the simulated API server or a simulated kubelet failed")]
+    Server(#[source] JoinError),
     /// An object of the demo is refused by the simulated API server.
     #[error("the simulated API server refused an object of the demo: {0}")]
     Object(Refusal),
@@ -121,6 +125,7 @@ impl DemoError {
                       demo`",
             ),
             Self::Cluster(_)
+            | Self::Server(_)
             | Self::Object(_)
             | Self::Data { .. }
             | Self::Command { .. }

@@ -15,11 +15,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde_json::{Value, json};
-use tokio::task::JoinSet;
 
 pub(super) use self::processes::Hardware;
 use self::processes::RunningPod;
 use crate::cluster::{Kind, ObjectKey, Objects};
+use crate::servers::Servers;
 use crate::workloads::{CONTAINER, NodeDetails, Workloads};
 
 /// Label of a Node that names its desired layout.
@@ -33,12 +33,11 @@ const MAX_PODS: u32 = 110;
 /// Health of each device of a resource, by ID.
 type Devices = BTreeMap<String, bool>;
 
-/// A kubelet, which ends when this is dropped.
+/// A kubelet.
 #[derive(Debug)]
 pub(super) struct Kubelet {
     directory: PathBuf,
     shared: Arc<Shared>,
-    servers: JoinSet<Result<(), tonic::transport::Error>>,
 }
 
 /// State that its services use as well.
@@ -67,7 +66,7 @@ impl Kubelet {
             objects: Arc::clone(objects),
             state: Mutex::new(state),
         };
-        Self { directory: directory.to_owned(), shared: Arc::new(shared), servers: JoinSet::new() }
+        Self { directory: directory.to_owned(), shared: Arc::new(shared) }
     }
 
     /// Returns the process file system for the agent.
@@ -86,12 +85,16 @@ impl Kubelet {
     }
 
     /// Starts the services and creates the Node.
-    pub(super) fn start(&mut self, details: &NodeDetails, pool: &str) -> io::Result<()> {
+    pub(super) fn start(
+        &self,
+        servers: &mut Servers,
+        details: &NodeDetails,
+        pool: &str,
+    ) -> io::Result<()> {
         self.create_proc()?;
         fs::create_dir_all(self.plugins())?;
         self.write_checkpoint()?;
-        let server = services::serve(&self.plugins(), &self.socket(), &self.shared)?;
-        self.servers.spawn(server);
+        services::start(servers, (&self.plugins(), &self.socket()), &self.shared)?;
         let mut labels = json!({
             "kubernetes.io/arch": "amd64",
             "kubernetes.io/hostname": self.shared.node,
@@ -120,11 +123,11 @@ impl Kubelet {
         self.shared.set_devices(resource, devices);
     }
 
-    /// Returns whether the pods of the Node differ from those that run.
+    /// Returns whether the pods of the Node differ from those that run, or a process has not started.
     pub(super) fn needs_sync(&self) -> bool {
         let desired = self.desired_pods();
         let state = self.shared.lock();
-        desired.keys().ne(state.pods.keys())
+        desired.keys().ne(state.pods.keys()) || state.pods.values().any(RunningPod::is_incomplete)
     }
 
     /// Ends the pods that were deleted. Returns the IDs of their processes.
@@ -146,17 +149,12 @@ impl Kubelet {
         Ok(pids)
     }
 
-    /// Starts the new pods whose devices exist. Returns the arguments of the simulator for each new process.
-    pub(super) fn start_pods(
-        &self,
-        workloads: &Workloads,
-        hardware: &Hardware,
-    ) -> io::Result<Vec<Vec<String>>> {
-        let mut arguments = Vec::new();
+    /// Allocates existing devices to the new pods, whose processes start next.
+    pub(super) fn start_pods(&self, workloads: &Workloads, hardware: &Hardware) -> io::Result<()> {
         for (uid, (namespace, name)) in self.desired_pods() {
             let pod = format!("{namespace}/{name}");
             let Some(workload) = workloads.workload(&pod) else { continue };
-            let started = {
+            {
                 let mut state = self.shared.lock();
                 if state.pods.contains_key(&uid) {
                     continue;
@@ -164,14 +162,8 @@ impl Kubelet {
                 let held = state.held_devices();
                 let started =
                     RunningPod::start(&pod, workload, (hardware, &held), &mut state.next_pid);
-                if let Some(started) = &started {
-                    state.pods.insert(uid.clone(), started.clone());
-                }
-                started
-            };
-            let Some(started) = started else { continue };
-            for pid in started.pids() {
-                self.write_process(pid, &uid, &workload.program)?;
+                let Some(started) = started else { continue };
+                state.pods.insert(uid, started);
             }
             let key = ObjectKey::new(Kind::Pod, &namespace, &name);
             let running = self.shared.objects.update(&key, |pod| {
@@ -182,10 +174,31 @@ impl Kubelet {
             });
             // The pod may have been deleted meanwhile, which the next synchronization handles.
             let _ = running;
-            arguments.extend(started.arguments(hardware));
         }
-        self.write_checkpoint()?;
-        Ok(arguments)
+        self.write_checkpoint()
+    }
+
+    /// Writes the files of the processes that have not started. Returns their IDs, and the simulator's arguments for
+    /// those that the hardware does not run.
+    pub(super) fn prepare_processes(
+        &self,
+        hardware: &Hardware,
+    ) -> io::Result<Vec<(u32, Option<Vec<String>>)>> {
+        let state = self.shared.lock();
+        let mut prepared = Vec::new();
+        for (uid, pod) in &state.pods {
+            for (pid, arguments) in pod.new_processes(hardware) {
+                self.write_process(pid, uid, &pod.program)?;
+                prepared.push((pid, arguments));
+            }
+        }
+        Ok(prepared)
+    }
+
+    /// Records that a process has started.
+    pub(super) fn process_started(&self, pid: u32) {
+        let mut state = self.shared.lock();
+        state.pods.values_mut().for_each(|pod| pod.process_started(pid));
     }
 
     /// Returns the next load of each process, as the simulator's arguments.
@@ -218,7 +231,8 @@ impl Kubelet {
     fn write_process(&self, pid: u32, uid: &str, program: &str) -> io::Result<()> {
         self.write_stat(pid, 0)?;
         let directory = self.proc().join(pid.to_string());
-        let group = format!("0::/kubepods/burstable/pod{uid}/{pid:064x}\n");
+        let container = processes::container_id(pid);
+        let group = format!("0::/kubepods/burstable/pod{uid}/{container}\n");
         fs::write(directory.join("cgroup"), group)?;
         fs::write(directory.join("cmdline"), format!("{program}\0"))
     }

@@ -10,6 +10,7 @@
 //! machine.rs      one simulated machine in a directory
 //! running_machines.rs the pods and the load of all machines while the demo runs
 //! processes.rs    child processes: start, log, stop
+//! servers.rs      HTTP and gRPC servers of the API server and the kubelets
 //! events.rs       events on the machines
 //! simulated.rs    a machine that exists for a single scan
 //! ```
@@ -23,6 +24,7 @@ mod processes;
 mod programs;
 mod running_machines;
 pub mod scenario;
+mod servers;
 mod simulated;
 mod workloads;
 
@@ -32,5 +34,6 @@ pub use self::machine::{DemoMachine, DemoSite, LAYOUTS};
 pub use self::processes::{ChildProcesses, ProcessLog};
 pub use self::programs::Programs;
 pub use self::running_machines::{MachineUpdate, RunningMachines};
+pub use self::servers::Servers;
 pub use self::simulated::{SimulatedMachine, SimulationError, is_scenario};
 pub use self::workloads::{PRICES, Workloads};

@@ -16,6 +16,7 @@ use super::simulated::SIMULATOR_VARIABLES;
 use crate::cluster::{Kind, ObjectKey, Objects};
 use crate::error::DemoError;
 use crate::kubelet::{Hardware, Kubelet, LAYOUT_LABEL};
+use crate::servers::Servers;
 use crate::workloads::Workloads;
 
 /// The available layouts.
@@ -50,10 +51,14 @@ pub struct DemoMachine<'a> {
 
 impl<'a> DemoMachine<'a> {
     /// Creates the machine and its Node.
-    pub async fn make(scenario: &'a Scenario, site: &'a DemoSite<'a>) -> Result<Self, DemoError> {
+    pub async fn make(
+        scenario: &'a Scenario,
+        site: &'a DemoSite<'a>,
+        servers: &mut Servers,
+    ) -> Result<Self, DemoError> {
         let directory = site.directory.join(&scenario.name);
         let kubelet = Kubelet::new(&scenario.name, &directory, site.objects);
-        let mut machine = Self { scenario, site, directory, kubelet };
+        let machine = Self { scenario, site, directory, kubelet };
         let text = machine.driver_directory().join("nvml-sim.yaml");
         write(&machine.driver_directory(), |path| fs::create_dir_all(path))?;
         write(&text, |path| fs::write(path, &scenario.text))?;
@@ -64,7 +69,7 @@ impl<'a> DemoMachine<'a> {
         write(&machine.layouts(), |path| fs::write(path, LAYOUTS))?;
         let details = site.workloads.node(&scenario.name);
         let plugins = machine.kubelet.plugins();
-        write(&plugins, |_| machine.kubelet.start(&details, scenario.pool()))?;
+        write(&plugins, |_| machine.kubelet.start(servers, &details, scenario.pool()))?;
         machine.offer_other_devices();
         machine.run_pods().await.map_err(failed)?;
         machine.vary_load().await.map_err(failed)?;
@@ -116,11 +121,20 @@ impl<'a> DemoMachine<'a> {
         }
         let shown = self.simulate(["show", "--json"]).await?;
         let hardware = Hardware::parse(&shown)?;
-        let workloads = self.site.workloads;
-        for process in self.kubelet.start_pods(workloads, &hardware).map_err(failed)? {
-            self.simulate(&process).await?;
+        self.kubelet.start_pods(self.site.workloads, &hardware).map_err(failed)?;
+        let mut result = Ok(());
+        for (pid, arguments) in self.kubelet.prepare_processes(&hardware).map_err(failed)? {
+            let added = match arguments {
+                Some(arguments) => self.simulate(&arguments).await.map(|_| ()),
+                None => Ok(()),
+            };
+            match added {
+                Ok(()) => self.kubelet.process_started(pid),
+                // The next call retries. Other processes are independent of this one.
+                Err(message) => result = Err(message),
+            }
         }
-        Ok(())
+        result
     }
 
     /// Changes utilization and memory of the processes. The error is the simulator's message.

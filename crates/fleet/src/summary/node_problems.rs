@@ -26,7 +26,7 @@ impl NodeSummary {
         if !devices.is_empty() {
             let layout = self.layout.iter().flat_map(|layout| &layout.problems);
             all.extend(layout.map(NodeProblem::of_layout));
-            let sharing = self.allocation.iter().filter(|sharing| sharing.needs_attention());
+            let sharing = self.sharing_status.iter().filter(|sharing| sharing.needs_attention());
             all.extend(sharing.filter_map(|sharing| {
                 let message = sharing.message.clone().unwrap_or_default();
                 Some(NodeProblem::of_node(Tone::Warning, sharing.state.known()?, message))

@@ -11,7 +11,7 @@ use octavo_demo::cluster::SimulatedCluster;
 use octavo_demo::scenario::Scenario;
 use octavo_demo::{
     ChildProcesses, DemoAction, DemoError, DemoEvent, DemoMachine, DemoSite, LAYOUTS, PRICES,
-    Programs, RunningMachines, Workloads, event_cycle,
+    Programs, RunningMachines, Servers, Workloads, event_cycle,
 };
 use octavo_fleet::api::{Event, NodeRow, TypeList};
 use octavo_fleet::availability::AvailabilityList;
@@ -31,7 +31,7 @@ use crate::settings::demo::DemoSettings;
 use crate::style::Style;
 use crate::text::printable;
 use crate::watch::event_feed::{EventFeed, say_lost};
-use crate::watch::{node_diff, now};
+use crate::watch::{StopSignal, node_diff, now};
 use crate::{CliError, fleet};
 
 /// Maximum time of a start, sufficient on a slow machine.
@@ -75,22 +75,69 @@ struct Addresses {
     aggregator_url: String,
 }
 
+/// The processes of the demo.
+#[derive(Debug)]
+struct DemoProcesses {
+    aggregator: ChildProcesses,
+    agents: ChildProcesses,
+}
+
+impl DemoProcesses {
+    async fn new() -> Self {
+        Self { aggregator: ChildProcesses::new().await, agents: ChildProcesses::new().await }
+    }
+
+    /// Returns once a process has exited by itself.
+    async fn died(&mut self) -> DemoError {
+        tokio::select! {
+            died = self.aggregator.died() => died,
+            died = self.agents.died() => died,
+        }
+    }
+
+    /// Stops the agents and then the aggregator, which they report to until they exit.
+    async fn stop(&mut self) {
+        self.agents.stop().await;
+        self.aggregator.stop().await;
+    }
+}
+
 impl DemoRunner<'_> {
-    /// Runs until its time is over, or indefinitely without a limit.
+    /// Runs until it is stopped or its time is over, and ends every process and connection.
     pub(super) async fn run(
         &self,
         scenarios: &[Scenario],
-        children: &mut ChildProcesses,
+        stop: &mut StopSignal,
+    ) -> Result<DemoOutcome, CliError> {
+        let mut servers = Servers::default();
+        let mut processes = DemoProcesses::new().await;
+        let outcome = tokio::select! {
+            outcome = self.operate(scenarios, &mut servers, &mut processes) => outcome,
+            () = stop.received() => Ok(DemoOutcome::Stopped),
+        };
+        // Agents and aggregator use the API server and the kubelets until they exit. A second Ctrl-C is not needed: a
+        // process that does not exit on request is killed.
+        processes.stop().await;
+        servers.stop().await;
+        outcome
+    }
+
+    /// Starts everything and runs until its time is over, or indefinitely without a limit.
+    async fn operate(
+        &self,
+        scenarios: &[Scenario],
+        servers: &mut Servers,
+        processes: &mut DemoProcesses,
     ) -> Result<DemoOutcome, CliError> {
         self.say("Kubernetes, kubelets, drivers and hardware are simulated; aggregator and agents are real")?;
-        let cluster = SimulatedCluster::start().await.map_err(DemoError::Cluster)?;
+        let cluster = SimulatedCluster::start(servers).await.map_err(DemoError::Cluster)?;
         let kubeconfig = self.directory.join("kubeconfig");
         cluster.write_kubeconfig(&kubeconfig).map_err(DemoError::Folder)?;
         let workloads = Workloads::built_in()?;
         let names: Vec<&str> = scenarios.iter().map(|one| one.name.as_str()).collect();
         workloads.create(cluster.objects(), &names)?;
         self.say("starting the aggregator")?;
-        let addresses = self.aggregator(children, &kubeconfig).await?;
+        let addresses = self.aggregator(&mut processes.aggregator, &kubeconfig).await?;
         let site = DemoSite {
             programs: self.programs,
             directory: self.directory,
@@ -98,7 +145,8 @@ impl DemoRunner<'_> {
             kubeconfig: &kubeconfig,
             workloads: &workloads,
         };
-        let machines = self.machines(scenarios, &site, (&addresses.agents, children)).await?;
+        let agents = (addresses.agents.as_str(), &mut processes.agents);
+        let machines = self.machines(scenarios, &site, servers, agents).await?;
         let mut fleet = RunningMachines::new(&machines, &site);
         let aggregator_url = addresses.aggregator_url.as_str();
         let url: ServerUrl = aggregator_url
@@ -127,7 +175,8 @@ impl DemoRunner<'_> {
         };
         tokio::select! {
             ended = self.show(monitor, EventFeed::new(client), (&mut fleet, aggregator_url)) => ended,
-            died = children.died() => Err(died.into()),
+            died = processes.died() => Err(died.into()),
+            failed = servers.failed() => Err(DemoError::Server(failed).into()),
         }
     }
 
@@ -136,12 +185,13 @@ impl DemoRunner<'_> {
         &self,
         scenarios: &'a [Scenario],
         site: &'a DemoSite<'a>,
+        servers: &mut Servers,
         (aggregator, children): (&str, &mut ChildProcesses),
     ) -> Result<Vec<DemoMachine<'a>>, CliError> {
         let mut machines = Vec::new();
         for scenario in scenarios {
             self.say(&format!("starting the agent of {}: {}", scenario.name, scenario.title()))?;
-            let machine = DemoMachine::make(scenario, site).await?;
+            let machine = DemoMachine::make(scenario, site, servers).await?;
             let name = format!("the agent of {}", scenario.name);
             children.start(&name, &machine.agent(aggregator))?;
             machines.push(machine);

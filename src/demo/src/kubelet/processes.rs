@@ -54,7 +54,7 @@ pub(super) struct RunningPod {
     pub(super) resource: String,
     /// IDs of its devices.
     pub(super) devices: Vec<String>,
-    program: String,
+    pub(super) program: String,
     processes: Vec<RunningProcess>,
     load: LoadRange,
 }
@@ -64,6 +64,8 @@ struct RunningProcess {
     pid: u32,
     /// The simulator's arguments for its device.
     device: Vec<String>,
+    /// True once the hardware runs it.
+    started: bool,
     percent: i64,
     random: u64,
 }
@@ -108,7 +110,7 @@ impl RunningPod {
         let processes = devices.iter().map(|device| {
             let pid = pid();
             let device = device.arguments.clone();
-            RunningProcess { pid, device, percent: busy, random: u64::from(pid) }
+            RunningProcess { pid, device, started: false, percent: busy, random: u64::from(pid) }
         });
         let processes = processes.collect();
         Some(Self {
@@ -126,29 +128,45 @@ impl RunningPod {
         self.processes.iter().map(|process| process.pid).collect()
     }
 
-    /// Returns the simulator's arguments that add its processes, except for those that exist.
-    pub(super) fn arguments(&self, hardware: &Hardware) -> Vec<Vec<String>> {
-        let exists = |pid: u32| hardware.processes.iter().any(|process| process.pid == pid);
-        let new = self.processes.iter().filter(|process| !exists(process.pid));
-        let arguments = new.map(|process| {
-            let mut arguments = vec!["process".to_owned(), "add".to_owned()];
-            arguments.extend(process.device.iter().cloned());
-            for (flag, value) in [
-                ("--pid", process.pid.to_string()),
-                ("--name", self.program.clone()),
-                ("--memory-mib", self.load.memory.to_string()),
-            ] {
-                arguments.extend([flag.to_owned(), value]);
-            }
-            arguments
-        });
-        arguments.collect()
+    /// Returns whether one of its processes has not started.
+    pub(super) fn is_incomplete(&self) -> bool {
+        self.processes.iter().any(|process| !process.started)
     }
 
-    /// Returns the next load of each process, as the simulator's arguments.
+    /// Returns the IDs of the processes that have not started, with the simulator's arguments for those that the
+    /// hardware does not run.
+    pub(super) fn new_processes(&self, hardware: &Hardware) -> Vec<(u32, Option<Vec<String>>)> {
+        let runs = |pid: u32| hardware.processes.iter().any(|process| process.pid == pid);
+        let new = self.processes.iter().filter(|process| !process.started);
+        new.map(|process| (process.pid, (!runs(process.pid)).then(|| self.arguments(process))))
+            .collect()
+    }
+
+    fn arguments(&self, process: &RunningProcess) -> Vec<String> {
+        let mut arguments = vec!["process".to_owned(), "add".to_owned()];
+        arguments.extend(process.device.iter().cloned());
+        for (flag, value) in [
+            ("--pid", process.pid.to_string()),
+            ("--name", self.program.clone()),
+            ("--memory-mib", self.load.memory.to_string()),
+        ] {
+            arguments.extend([flag.to_owned(), value]);
+        }
+        arguments
+    }
+
+    /// Records that a process has started, if it belongs to this pod.
+    pub(super) fn process_started(&mut self, pid: u32) {
+        for process in self.processes.iter_mut().filter(|process| process.pid == pid) {
+            process.started = true;
+        }
+    }
+
+    /// Returns the next load of each started process, as the simulator's arguments.
     pub(super) fn next_loads(&mut self) -> Vec<String> {
         let load = self.load;
-        self.processes.iter_mut().map(|process| process.next_load(load)).collect()
+        let started = self.processes.iter_mut().filter(|process| process.started);
+        started.map(|process| process.next_load(load)).collect()
     }
 }
 
@@ -168,15 +186,26 @@ impl RunningProcess {
         format!("{}={}:{memory}", self.pid, self.percent)
     }
 
-    /// A sequence that is the same in every run. Source: Steele, Lea and Flood, "Fast splittable pseudorandom number
-    /// generators".
+    /// A sequence that is the same in every run.
     fn next_random(&mut self) -> u64 {
-        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.random;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
+        self.random = self.random.wrapping_add(INCREMENT);
+        mix(self.random)
     }
+}
+
+/// Returns the ID of the container of a process, which looks random and is the same in every run.
+pub(super) fn container_id(pid: u32) -> String {
+    let seeds = (1..=4).map(|part| u64::from(pid).wrapping_add(INCREMENT.wrapping_mul(part)));
+    seeds.map(|seed| format!("{:016x}", mix(seed))).collect()
+}
+
+/// Source of the generator: Steele, Lea and Flood, "Fast splittable pseudorandom number generators".
+const INCREMENT: u64 = 0x9e37_79b9_7f4a_7c15;
+
+fn mix(mut number: u64) -> u64 {
+    number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    number ^ (number >> 31)
 }
 
 impl Hardware {
@@ -257,19 +286,39 @@ mod tests {
         RunningPod::start("a/b", &workload(more), (&hardware(), &held), &mut 100)
     }
 
+    fn arguments(pod: &RunningPod) -> Vec<Vec<String>> {
+        let new = pod.new_processes(&hardware()).into_iter();
+        new.map(|(_, arguments)| arguments.unwrap()).collect()
+    }
+
     #[test]
     fn pod_gets_free_devices_of_its_gpus_and_a_process_on_each() {
         let pod = start("gpus: [1]", &[]).unwrap();
         assert_eq!((pod.devices.as_slice(), pod.pids()), (&["GPU-1".to_owned()][..], vec![101]));
         let expected = "process add GPU-1 --pid 101 --name vllm --memory-mib 1000";
-        assert_eq!(pod.arguments(&hardware())[0].join(" "), expected);
+        assert_eq!(arguments(&pod)[0].join(" "), expected);
         let slice = start("gpus: [0], profile: 1g.10gb", &["MIG-7"]).unwrap();
         assert_eq!(slice.devices, ["MIG-8"]);
-        assert!(slice.arguments(&hardware())[0].join(" ").contains("GPU-0 --gi 8 --ci 0"));
+        assert!(arguments(&slice)[0].join(" ").contains("GPU-0 --gi 8 --ci 0"));
         let replica = start("gpus: [1], slice: true", &["GPU-1::0"]).unwrap();
         assert_eq!(replica.devices, ["GPU-1::1"]);
+    }
+
+    #[test]
+    fn process_is_new_until_it_has_started_and_only_added_if_hardware_does_not_run_it() {
+        let mut pod = start("gpus: [1]", &[]).unwrap();
+        // A failed addition is not recorded, so the process stays new.
+        for _ in 0..2 {
+            assert!(pod.is_incomplete() && pod.next_loads().is_empty());
+            assert_eq!(arguments(&pod)[0][..3], ["process", "add", "GPU-1"]);
+        }
+        pod.process_started(100);
+        assert!(pod.is_incomplete());
+        pod.process_started(101);
+        assert!(!pod.is_incomplete() && pod.new_processes(&hardware()).is_empty());
+        assert_eq!(pod.next_loads().len(), 1);
         let known = start("gpus: [1], pid: 77", &[]).unwrap();
-        assert_eq!(known.arguments(&hardware()), Vec::<Vec<String>>::new());
+        assert_eq!(known.new_processes(&hardware()), [(77, None)]);
     }
 
     #[test]
@@ -284,6 +333,7 @@ mod tests {
     #[test]
     fn load_varies_around_its_mean() {
         let mut pod = start("gpus: [1], varies: 50", &[]).unwrap();
+        pod.process_started(101);
         let loads: Vec<String> = (0..50).flat_map(|_| pod.next_loads()).collect();
         let values = loads.iter().map(|load| {
             let (percent, memory) = load.strip_prefix("101=").unwrap().split_once(':').unwrap();

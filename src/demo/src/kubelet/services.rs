@@ -21,22 +21,23 @@ use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, utimensat};
 use tokio::net::UnixListener;
 use tokio::sync::Mutex;
 use tokio::task::JoinSet;
-use tokio_stream::wrappers::UnixListenerStream;
-use tonic::transport::{Endpoint, Server};
+use tonic::service::Routes;
+use tonic::transport::Endpoint;
 use tonic::{Request, Response, Status, Streaming};
 
 use super::{Devices, Shared};
+use crate::servers::Servers;
 use crate::workloads::CONTAINER;
 
 /// Age of the kubelet. An agent does not trust a kubelet that has just started to know its pods.
 const AGE: Duration = Duration::from_hours(1);
 
-/// Serves both services at `socket`, in the directory of plugin sockets.
-pub(super) fn serve(
-    plugins: &Path,
-    socket: &Path,
+/// Starts both services at `socket`, in the directory of plugin sockets.
+pub(super) fn start(
+    servers: &mut Servers,
+    (plugins, socket): (&Path, &Path),
     shared: &Arc<Shared>,
-) -> io::Result<impl Future<Output = Result<(), tonic::transport::Error>> + use<>> {
+) -> io::Result<()> {
     // Under another name first, so that no agent observes it with a recent time.
     let draft = socket.with_extension("draft");
     let listener = UnixListener::bind(&draft)?;
@@ -47,10 +48,10 @@ pub(super) fn serve(
         shared: Arc::clone(shared),
         lists: Mutex::default(),
     };
-    let server = Server::builder()
-        .add_service(PodResourcesListerServer::new(PodResourcesService(Arc::clone(shared))))
-        .add_service(RegistrationServer::new(registration));
-    Ok(server.serve_with_incoming(UnixListenerStream::new(listener)))
+    let pod_resources = PodResourcesListerServer::new(PodResourcesService(Arc::clone(shared)));
+    let routes = Routes::new(pod_resources).add_service(RegistrationServer::new(registration));
+    servers.start(listener, routes.into_axum_router());
+    Ok(())
 }
 
 fn set_age(path: &Path) -> io::Result<()> {

@@ -1,0 +1,146 @@
+#!/usr/bin/env bash
+# Takes screenshots of all web pages of `octavo demo`, in light, dark and narrow.
+#
+#   hack/screenshots.sh [DIRECTORY]     directory of the pictures (docs/images/demo)
+#
+# Each picture waits until its page shows what it is for. Needs the debug build, and the Chromium, curl and jq that hack/setup.sh installs.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+octavo=${CARGO_TARGET_DIR:-target}/debug/octavo
+pictures=${1:-docs/images/demo}
+# Pixels: the widths of a window and of a phone, and the maximum height. Seconds: the maximum time for a page, which includes a whole cycle
+# of the events of the demo.
+readonly wide=1280 narrow=380 max_height=1600 patience=180
+scratch=$(mktemp -d)
+
+say() { printf '==> %s\n' "$*"; }
+fail() { printf 'error: %s\n' "$*" >&2; exit 1; }
+
+demo_runs() { kill -0 "$demo" 2>/dev/null || fail "octavo demo has ended: $(tail -n 20 "$scratch/demo.log")"; }
+
+# until_true WHAT COMMAND...: runs the command until it succeeds
+until_true() {
+    local what=$1 end=$((SECONDS + patience))
+    shift
+    until "$@"; do
+        ((SECONDS < end)) || fail "not within $patience s: $what"
+        demo_runs
+        sleep 0.2
+    done
+}
+
+# end: stops Chromium, chromedriver and the demo
+end() {
+    [ -z "${session:-}" ] || curl -s -X DELETE "$session" >/dev/null || true
+    for process in ${driver:+"$driver"} ${demo:+"$demo"}; do
+        kill "$process" 2>/dev/null || true
+        wait "$process" || true
+    done
+    rm -rf "$scratch"
+}
+trap end EXIT
+
+# found FILE PATTERN: whether a line of the file matches; sets `match` to the first group
+found() {
+    match=$(sed -nE "s|.*$2.*|\1|p" "$1" | head -n 1)
+    [ -n "$match" ]
+}
+
+# browser PATH JSON: sends a WebDriver command, and prints its value
+browser() {
+    local answer
+    answer=$(curl -sS --fail-with-body --max-time "$patience" -H "Content-Type: application/json" --data "$2" "$session/$1") ||
+        fail "Chromium refuses $1: $answer"
+    jq .value <<<"$answer"
+}
+
+# script TEXT [ARGUMENT...]: runs JavaScript in the page, and prints the result
+script() {
+    browser execute/sync "$(jq -n '{script: $ARGS.positional[0], args: $ARGS.positional[1:]}' --args "$@")"
+}
+
+# devtools NAME PARAMETERS: sends a command of the DevTools protocol
+devtools() { browser goog/cdp/execute "{\"cmd\": \"$1\", \"params\": $2}"; }
+
+size() { devtools Emulation.setDeviceMetricsOverride "{\"width\": $1, \"height\": $2, \"deviceScaleFactor\": 1, \"mobile\": false}" >/dev/null; }
+
+shows() {
+    local shown
+    shown=$(script 'return document.querySelector("main").innerText' | jq -r .)
+    for text in "$@"; do [[ $shown = *"$text"* ]] || return 1; done
+}
+
+is_live() { [ "$(script 'return document.querySelector(".live").innerText')" = '"Live"' ]; }
+
+# take NAME TEXT...: takes pictures of the open page as soon as it shows all texts
+take() {
+    local name=$1 style scheme width height
+    shift
+    for style in light dark narrow; do
+        scheme=${style/narrow/light} width=$wide
+        [ "$style" != narrow ] || width=$narrow
+        devtools Emulation.setEmulatedMedia "{\"features\": [{\"name\": \"prefers-color-scheme\", \"value\": \"$scheme\"}]}" >/dev/null
+        size "$width" 900
+        until_true "$* in $name" shows "$@"
+        until_true "live updates of $name" is_live
+        height=$(script "return Math.min(document.documentElement.scrollHeight, $max_height)")
+        size "$width" "$height"
+        browser goog/cdp/execute '{"cmd": "Page.captureScreenshot", "params": {"format": "png"}}' |
+            jq -r .data | base64 -d >"$scratch/picture.png"
+        mv "$scratch/picture.png" "$pictures/$name-$style.png"
+    done
+    say "$name"
+}
+
+# open PATH
+open() { demo_runs && browser url "{\"url\": \"$url$1\"}" >/dev/null; }
+
+# fill ID VALUE
+fill() { script 'document.getElementById(arguments[0]).value = arguments[1]' "$@" >/dev/null; }
+
+# press SELECTOR: presses a button of a form
+press() { script 'const button = document.querySelector(arguments[0]); button.form.requestSubmit(button)' "$1" >/dev/null; }
+
+mkdir -p "$pictures"
+touch "$scratch/demo.log" "$scratch/driver.log"
+say "starting the demo"
+"$octavo" demo >"$scratch/demo.log" 2>&1 &
+demo=$!
+until_true "the address of the web pages" found "$scratch/demo.log" 'Web pages: (http://[^ /]*)'
+url=$match
+TMPDIR=$scratch chromedriver --port=0 >"$scratch/driver.log" 2>&1 &
+driver=$!
+until_true "the port of chromedriver" found "$scratch/driver.log" 'successfully on port ([0-9]*)'
+session=$(curl -sS "http://127.0.0.1:$match/session" -H 'Content-Type: application/json' --data '{"capabilities": {"alwaysMatch":
+    {"goog:chromeOptions": {"args": ["--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu", "--hide-scrollbars"]}}}}')
+session=http://127.0.0.1:$match/session/$(jq -er .value.sessionId <<<"$session")
+
+open /nodes/shared-a100-02
+take node PodDisruptionBudget serving/guardrail-0
+open /nodes/t4
+take node-time-slicing research/notebook-7 serving/triton-0
+open /nodes/trn2
+take node-neuron research/neuron-pretrain-0
+open /nodes/mi300x
+take node-amd CPX
+open /
+take nodes shared-a100-04
+open /availability
+take availability research/llama-pretrain-0
+open /profiles
+take profiles v100-legacy
+open /profiles/platform/h100-training
+take profile h100-training
+open '/profiles/new?type=nvidia-h200-141gb&namespace=platform'
+take new-profile Manifest
+press '#dry-run'
+take dry-run 'Dry run'
+open '/compare?workload=training&parameters=7B&tokens=1T&precision=bf16'
+take compare 'USD per run'
+open /objectives
+fill rate 5
+fill latencies ttft_p90=300
+fill rows '[{"hardware_type": "H100", "hardware_count": 1, "requests_per_second": 9, "ttft_p90": 120},
+  {"hardware_type": "A100 80GB", "hardware_count": 1, "requests_per_second": 2, "ttft_p90": 900}]'
+press '#objectives .button'
+take objectives 'meet all objectives'
