@@ -35,14 +35,15 @@ impl Chart {
     pub(super) fn new(metric: Metric, of: &str, span: Span, points: &Points) -> Option<Self> {
         let known = points.values.iter().copied().flatten();
         let (least, most) = (known.clone().min()?, known.max()?);
-        let last = points.values.last().copied().flatten();
+        let latest = points.values.last().copied().flatten();
         let top = match metric {
             Metric::Utilization | Metric::Memory | Metric::Allocation => 100,
             Metric::Power => most.max(1),
             Metric::Temperature => most.max(MIN_TOP_CELSIUS),
         };
         let name = metric_name(metric);
-        let now = last.map_or_else(|| "not known".to_owned(), |last| format_value(metric, last));
+        let now =
+            latest.map_or_else(|| "not known".to_owned(), |latest| format_value(metric, latest));
         let of = if of.is_empty() { String::new() } else { format!(" of {of}") };
         let period = match span {
             Span::Hour => "last hour",
@@ -51,7 +52,7 @@ impl Chart {
         let (from, to) = (format_value(metric, least), format_value(metric, most));
         Some(Self {
             name,
-            value: last.map_or_else(|| "–".to_owned(), |last| format_value(metric, last)),
+            value: latest.map_or_else(|| "–".to_owned(), |latest| format_value(metric, latest)),
             title: format!("{name}{of}, {period}: {now} now, {from} to {to}"),
             width: points.values.len().saturating_sub(1).saturating_mul(POINT_WIDTH),
             height: HEIGHT,

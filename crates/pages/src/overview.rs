@@ -63,9 +63,9 @@ pub(super) async fn show(
         return redirect_to_list(uri).await.into_response();
     }
     match site.availability.latest().await {
-        Some(counted) => {
+        Some(latest) => {
             let origin = origin(&uri, &headers);
-            html(StatusCode::OK, &page(&site.availability, &counted, &visibility, &origin))
+            html(StatusCode::OK, &page(&site.availability, &latest, &visibility, &origin))
         }
         None => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
     }
@@ -74,15 +74,15 @@ pub(super) async fn show(
 /// Builds the page with this count, limited by `visibility`, for a reader who reached this server at `origin`.
 pub(super) fn page(
     counter: &Counter,
-    counted: &AvailabilityCount,
+    latest: &AvailabilityCount,
     visibility: &Visibility,
     origin: &str,
 ) -> OverviewPage {
     let view = counter.view();
     let (fleet, now) = (view.listed(), view.clock().now());
     let is_starting = view.startup().is_some();
-    let availability = &counted.availability;
-    let Age { age, is_stale, error } = counter.age(counted);
+    let availability = &latest.availability;
+    let Age { age, is_stale, error } = counter.age(latest);
     OverviewPage {
         assets: Assets::links(),
         nodes: visibility.nodes,

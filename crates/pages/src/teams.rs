@@ -101,7 +101,7 @@ pub(super) async fn show(
     uri: Uri,
     headers: HeaderMap,
 ) -> Response {
-    let Some(counted) = site.availability.latest().await else {
+    let Some(latest) = site.availability.latest().await else {
         return StatusCode::INTERNAL_SERVER_ERROR.into_response();
     };
     let namespace = query_parameter(&uri, "namespace");
@@ -113,12 +113,12 @@ pub(super) async fn show(
         yield_now().await;
     }
     let totals = summary.totals();
-    let seen = (&site.availability, &counted, &visibility);
+    let seen = (&site.availability, &latest, &visibility);
     html(StatusCode::OK, &page(seen, &totals, namespace, &origin(&uri, &headers)))
 }
 
 fn page(
-    (counter, counted, visibility): (&Counter, &AvailabilityCount, &Visibility),
+    (counter, latest, visibility): (&Counter, &AvailabilityCount, &Visibility),
     totals: &UsageTotals,
     namespace: Option<&str>,
     origin: &str,
@@ -129,9 +129,9 @@ fn page(
         teams.map(|((name, kind), usage)| TeamRow::of(name, kind.as_ref(), usage)).collect();
     let idle = totals.idle.iter().filter(|(_, holder)| is_shown(&holder.namespace));
     let idle: Vec<IdleRow> =
-        idle.map(|(node, holder)| IdleRow::of(node, holder, (counted, visibility.nodes))).collect();
-    let availability = &counted.availability;
-    let Age { error, .. } = counter.age(counted);
+        idle.map(|(node, holder)| IdleRow::of(node, holder, (latest, visibility.nodes))).collect();
+    let availability = &latest.availability;
+    let Age { error, .. } = counter.age(latest);
     TeamsPage {
         assets: Assets::links(),
         nodes: visibility.nodes,
@@ -154,12 +154,12 @@ fn page(
 fn notes(totals: &UsageTotals) -> Vec<String> {
     let mut notes = Vec::new();
     if totals.stale_nodes > 0 {
-        let nodes = count_noun(
+        let outdated = count_noun(
             usize::try_from(totals.stale_nodes).unwrap_or(usize::MAX),
             "stale node is",
             "stale nodes are",
         );
-        notes.push(format!("{nodes} not counted: the last report is too old."));
+        notes.push(format!("{outdated} not counted: the last report is too old."));
     }
     if totals.is_truncated {
         notes.push("The figures are incomplete: the fleet has too many allocations.".to_owned());
@@ -223,9 +223,9 @@ impl IdleRow {
     fn of(
         node: &NodeName,
         holder: &IdleHolder,
-        (counted, sees_nodes): (&AvailabilityCount, bool),
+        (latest, sees_nodes): (&AvailabilityCount, bool),
     ) -> Self {
-        let started = counted.pod_started_at(&holder.namespace, &holder.pod);
+        let started = latest.pod_started_at(&holder.namespace, &holder.pod);
         let kind = UnitType::from(holder.type_name.clone());
         let what = match (&holder.profile, holder.replicas) {
             (profile, Some(count)) => {

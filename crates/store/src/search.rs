@@ -307,7 +307,7 @@ mod tests {
         let text = r#"{"pci":"0000:07:00.0","name":"GPU 0","units":[]}"#;
         let mut device: DeviceUsage = serde_json::from_str(text).unwrap();
         device.units = vec![unit];
-        Usage { devices: vec![device], missing: Vec::new() }
+        Usage { devices: vec![device], ..Usage::default() }
     }
 
     fn fleet(nodes: &[(&str, &[(&str, &str)])]) -> Fleet {

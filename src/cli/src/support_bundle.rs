@@ -64,12 +64,10 @@ pub(super) async fn collect(
     Ok(report(&files, missing, &file))
 }
 
-/// Returns the archive, and the paths and sizes of its files.
-fn compress(
-    contents: Contents,
-    redact: bool,
-    name: &str,
-) -> io::Result<(Vec<u8>, Vec<(String, usize)>)> {
+/// An archive, and the paths and sizes of its files.
+type PackedBundle = (Vec<u8>, Vec<(String, usize)>);
+
+fn compress(contents: Contents, redact: bool, name: &str) -> io::Result<PackedBundle> {
     let mut archive = Archive::new(name);
     let mut files = Vec::new();
     contents.write_files(redact, |path, text| {

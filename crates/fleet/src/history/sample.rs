@@ -119,14 +119,12 @@ fn allocation(device: &DeviceUsage) -> Option<u32> {
 /// Allocated share of a whole device or of a partition in percent; `None` if its number of replicas is unknown.
 fn unit_allocation(unit: &UnitUsage) -> Option<u32> {
     let allocated = allocated_ids(unit);
-    match unit.replicas {
-        Some(replicas) => percent(allocated.min(u64::from(replicas)), u64::from(replicas)),
-        None => {
-            let mut ids = unit.tenants.iter().flat_map(|tenant| &tenant.ids);
-            let is_whole = ids.all(|id| id.number().is_none());
-            is_whole.then_some(if allocated > 0 { 100 } else { 0 })
-        }
+    if let Some(replicas) = unit.replicas.map(u64::from) {
+        return percent(allocated.min(replicas), replicas);
     }
+    let mut ids = unit.tenants.iter().flat_map(|tenant| &tenant.ids);
+    let is_whole = ids.all(|id| id.number().is_none());
+    is_whole.then_some(if allocated > 0 { 100 } else { 0 })
 }
 
 /// Number of different ids of a unit that containers hold.

@@ -200,11 +200,7 @@ fn used_and_idle_memory_is_summed_by_namespace() {
         processes: processes.to_vec(),
         ..tenant(name, None, vec![ShareId::whole(GPU)])
     };
-    let memory = |total| {
-        let (total, used, reserved) =
-            (Mebibytes::new(total), Mebibytes::default(), Mebibytes::default());
-        Some(MemoryUse { total, used, reserved })
-    };
+    let memory = |total| Some(MemoryUse { total: Mebibytes::new(total), ..MemoryUse::default() });
     let mut busy = unit(None, vec![uses("busy", mib(600), Some(80), &[7])]);
     busy.memory = memory(1000);
     let mut idle = unit(Some("1g.10gb"), vec![uses("idle", mib(0), None, &[])]);

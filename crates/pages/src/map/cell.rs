@@ -87,28 +87,29 @@ pub(super) fn device_cells(node: &Node, now: Moment) -> Vec<Cell> {
     };
     let is_stale = node.freshness.is_stale(now);
     let inventory = &status.inventory;
-    let on_bus = inventory.devices.iter();
-    let on_bus = on_bus.filter(|device| !inventory.is_reported_by_neuron(device)).map(|device| {
-        let summary = DeviceSummary::new(device, &inventory.nvml);
-        let used = device_usage(status.usage.as_ref(), device.pci);
-        let amd = device.amd.as_ref().and_then(|amd| amd.memory_used.zip(device.memory));
-        let picture = SliceDiagram::of(device)
-            .filter(|picture| picture.count.is_some())
-            .or_else(|| partition_diagram(device.amd.as_ref()?, device.memory));
-        Cell {
-            fragment: fragment(device.pci),
-            title: title(device),
-            state: CellState::Device(summary.occupancy.device_use()),
-            needs_attention: summary.state.needs_attention(),
-            type_name: summary.type_name,
-            values: Values { memory: amd, ..Values::default() }.or(used),
-            slices: picture.map(|picture| slices(&picture)).unwrap_or_default(),
-            ..Cell::default()
-        }
-    });
+    let function = inventory.devices.iter();
+    let function =
+        function.filter(|device| !inventory.is_reported_by_neuron(device)).map(|device| {
+            let summary = DeviceSummary::new(device, &inventory.nvml);
+            let used = device_usage(status.usage.as_ref(), device.pci);
+            let amd = device.amd.as_ref().and_then(|amd| amd.memory_used.zip(device.memory));
+            let picture = SliceDiagram::of(device)
+                .filter(|picture| picture.count.is_some())
+                .or_else(|| partition_diagram(device.amd.as_ref()?, device.memory));
+            Cell {
+                fragment: fragment(device.pci),
+                title: title(device),
+                state: CellState::Device(summary.occupancy.device_use()),
+                needs_attention: summary.node_state.needs_attention(),
+                type_name: summary.type_name,
+                values: Values { memory: amd, ..Values::default() }.or(used),
+                slices: picture.map(|picture| slices(&picture)).unwrap_or_default(),
+                ..Cell::default()
+            }
+        });
     let neuron = inventory.neuron.iter().flat_map(|neuron| &neuron.devices);
     let neuron = neuron.map(|chip| neuron_cell(chip, inventory));
-    let cells = on_bus.chain(neuron).map(|cell| Cell {
+    let cells = function.chain(neuron).map(|cell| Cell {
         node: node.name.to_string(),
         devices: 1,
         ..if is_stale { cell.outdated() } else { cell }
@@ -146,8 +147,8 @@ fn neuron_cell(chip: &NeuronDevice, inventory: &Inventory) -> Cell {
     let is_failing = severity == Some(Severity::Critical);
     let total = name.and_then(octavo_model::accelerators::neuron_memory);
     let facts = name.and_then(octavo_model::accelerators::neuron_chip);
-    let on_bus = inventory.devices.iter().find(|device| inventory.is_reported_by_neuron(device));
-    let of_bus = on_bus.and_then(|device| device.identity.type_name().cloned());
+    let function = inventory.devices.iter().find(|device| inventory.is_reported_by_neuron(device));
+    let of_bus = function.and_then(|device| device.identity.type_name().cloned());
     Cell {
         fragment: format!("#neuron-{}", chip.number),
         title: format!("Neuron {}", chip.number),

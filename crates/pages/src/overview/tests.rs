@@ -265,7 +265,12 @@ async fn reader_without_nodes_sees_counts_of_visible_types_only() {
     let (_fleet, view) = view_of(fleet(16, clock), clock);
     let ask = async |types: VisibleTypes| {
         let mut request = Request::get("/").body(Body::empty()).unwrap();
-        request.extensions_mut().insert(Visibility { types, nodes: false, profiles: false });
+        request.extensions_mut().insert(Visibility {
+            types,
+            nodes: false,
+            profiles: false,
+            pods: false,
+        });
         let site = crate::router(Counter::new(view.clone(), None));
         let answer = site.oneshot(request).await.unwrap();
         assert_eq!(answer.status(), StatusCode::OK);

@@ -64,12 +64,14 @@ fn device(number: u8, tenant: Tenant) -> DeviceUsage {
         name: format!("GPU {number}"),
         memory: None,
         utilization: None,
+        power_watts: None,
+        temperature_celsius: None,
         units: vec![unit],
     }
 }
 
 fn fleet(devices: Vec<DeviceUsage>, freshness: Freshness) -> Fleet {
-    let usage = Usage { devices, missing: Vec::new() };
+    let usage = Usage { devices, ..Usage::default() };
     let origin = ReportingAgent {
         name: "gpu-07".parse().unwrap(),
         run: Run { epoch: 1, boot_id: "boot".to_owned() },
@@ -147,7 +149,8 @@ async fn namespaces_are_shown_with_usage_idle_and_unknown_allocations() {
 
 #[tokio::test]
 async fn one_namespace_is_selected_and_nodes_are_hidden_without_permission() {
-    let visibility = Visibility { types: VisibleTypes::All, nodes: false, profiles: false };
+    let visibility =
+        Visibility { types: VisibleTypes::All, nodes: false, profiles: false, pods: false };
     let page = ask(fleet(usage(), fresh()), "/teams?namespace=team-a", visibility, None).await;
     assert!(page.contains("team-a/idle") && !page.contains("team-b"), "{page}");
     assert!(!page.contains("gpu-07") && !page.contains("GPU 2"), "{page}");

@@ -134,11 +134,11 @@ fn with_types(
     if samples.iter().all(|sample| sample.type_name.as_ref() == type_of(sample)) {
         return samples;
     }
-    let typed = |sample: &DeviceSample| DeviceSample {
+    let with_type = |sample: &DeviceSample| DeviceSample {
         type_name: type_of(sample).cloned(),
         ..sample.clone()
     };
-    samples.iter().map(typed).collect()
+    samples.iter().map(with_type).collect()
 }
 
 /// Known summary of each device, by the key of its part.

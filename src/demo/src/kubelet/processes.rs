@@ -195,8 +195,9 @@ impl RunningProcess {
 
 /// Returns the ID of the container of a process, which looks random and is the same in every run.
 pub(super) fn container_id(pid: u32) -> String {
-    let seeds = (1..=4).map(|part| u64::from(pid).wrapping_add(INCREMENT.wrapping_mul(part)));
-    seeds.map(|seed| format!("{:016x}", mix(seed))).collect()
+    let [first, second, third, fourth] =
+        [1, 2, 3, 4].map(|part| mix(u64::from(pid).wrapping_add(INCREMENT.wrapping_mul(part))));
+    format!("{first:016x}{second:016x}{third:016x}{fourth:016x}")
 }
 
 /// Source of the generator: Steele, Lea and Flood, "Fast splittable pseudorandom number generators".

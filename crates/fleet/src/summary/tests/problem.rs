@@ -157,7 +157,7 @@ proptest! {
         for (index, device) in summaries.iter().enumerate() {
             let lines = found.iter().filter(|one| one.device == Some(named(index))).count();
             let is_counted = matches!(kinds[index], 2) || device.health.state.as_str() == "stale";
-            let expected = usize::from(device.state.needs_attention() && !is_counted);
+            let expected = usize::from(device.node_state.needs_attention() && !is_counted);
             if kinds[index] != 2 {
                 prop_assert_eq!(lines, expected, "{:?}", device);
             }
