@@ -126,18 +126,15 @@ impl TeamUsage {
         if tenant.is_without_process() {
             self.idle.add_unit(unit, tenant);
         }
-        match tenant.memory {
-            Some(used) => {
-                if let Some(memory) = allotted(device, unit, tenant) {
-                    self.used_mib = self.used_mib.saturating_add(used.get());
-                    self.memory_mib = self.memory_mib.saturating_add(memory.get());
-                }
+        if let Some(used) = tenant.memory {
+            if let Some(memory) = allotted(device, unit, tenant) {
+                self.used_mib = self.used_mib.saturating_add(used.get());
+                self.memory_mib = self.memory_mib.saturating_add(memory.get());
             }
-            None => {
-                let mut one = HoldingCounts::default();
-                one.add_unit(unit, tenant);
-                self.unknown = self.unknown.saturating_add(one.units());
-            }
+        } else {
+            let mut one = HoldingCounts::default();
+            one.add_unit(unit, tenant);
+            self.unknown = self.unknown.saturating_add(one.units());
         }
         if let Some(percent) = tenant.utilization {
             self.utilization = self.utilization.saturating_add(percent.0.into());
