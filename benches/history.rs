@@ -3,7 +3,9 @@
 //! Records 26 hours of idle, busy and random devices. Tables are in Markdown for `docs/performance.md`; nothing fails on a figure.
 #![expect(
     clippy::unwrap_used,
+    clippy::indexing_slicing,
     clippy::print_stdout,
+    clippy::print_stderr,
     clippy::disallowed_methods,
     reason = "a benchmark is a script: it measures the wall clock, prints, and stops at the first error"
 )]
