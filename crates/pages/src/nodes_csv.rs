@@ -71,7 +71,7 @@ pub(super) async fn download(
     let found = query::find(&fleet, &query, now);
     let mut text = line(COLUMNS.map(str::to_owned));
     for step in found.items.chunks(ROWS_PER_STEP) {
-        step.iter().for_each(|node| text.push_str(&line(row(node, &clock, now))));
+        text.extend(step.iter().map(|node| line(row(node, &clock, now))));
         yield_now().await;
     }
     let headers = [

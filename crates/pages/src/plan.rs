@@ -195,7 +195,7 @@ impl DevicePlanView {
             DevicePlanResult::Change(change) => story.changes(device, change, &formatter),
             DevicePlanResult::Blocked(blocked) => story.obstacles = obstacles(blocked, &formatter),
             DevicePlanResult::Infeasible(why) => {
-                story.obstacles = vec![infeasibility(why, &formatter)]
+                story.obstacles = vec![infeasibility(why, &formatter)];
             }
         }
         if let Some(sharing) = target.and_then(|target| target.time_slicing.as_ref()) {

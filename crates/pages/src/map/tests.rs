@@ -161,7 +161,7 @@ async fn unknown_is_never_zero() {
 
 #[tokio::test]
 async fn large_fleet_begins_with_nodes_and_cells_are_bounded() {
-    let load = vec![Some(50); 8];
+    let load = [Some(50); 8];
     let names: Vec<String> = (0..1300).map(|number| format!("node-{number:04}")).collect();
     let nodes: Vec<(&str, &Load)> = names.iter().map(|name| (name.as_str(), &load[..])).collect();
     let few = view(&nodes[..250]);

@@ -157,13 +157,15 @@ fn utilization(fleet: &Fleet, now: Moment) -> Figure {
     Figure { name: "Utilization", value, about }
 }
 
+type IsKind = fn(&Shape) -> bool;
+
 /// Allocated units by kind, for the kinds that the fleet has.
 fn allocations(availability: &Availability, visibility: &Visibility) -> Vec<Figure> {
     let of = match availability.basis {
         CountBasis::Cluster => "allocated to pods",
         CountBasis::Agents => "in use; allocations to pods are unknown",
     };
-    let kinds: [(&str, fn(&Shape) -> bool); 4] = [
+    let kinds: [(&str, IsKind); 4] = [
         ("Whole devices", |shape| matches!(shape, Shape::Device)),
         ("Partitions", |shape| matches!(shape, Shape::Mig(_) | Shape::AmdPartition(_))),
         ("Time slices", |shape| matches!(shape, Shape::TimeSlice | Shape::MigTimeSlice(_))),

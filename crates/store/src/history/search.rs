@@ -221,7 +221,7 @@ mod tests {
 
     #[test]
     fn series_are_those_of_devices_nodes_types_or_all() {
-        let with = |group_by, metric| rows(&Query { group_by, metric, ..Query::default() });
+        let with = |group_by, metric| rows(&Query { metric, group_by, ..Query::default() });
         let row = |name: &str, values: &[u32]| (name.to_owned(), values.to_vec());
         assert_eq!(
             with(Grouping::Device, Metric::Memory),
@@ -256,7 +256,7 @@ mod tests {
             (Query { types: h100, ..query.clone() }, 2),
             (Query { types: vec![None], ..query.clone() }, 1),
             // The nodes do not report any more, so their labels are unknown.
-            (Query { selector: "a".parse().unwrap(), ..query.clone() }, 0),
+            (Query { selector: "a".parse().unwrap(), ..query }, 0),
         ] {
             assert_eq!(found(&query).unwrap().len(), expected, "{query:?}");
         }

@@ -93,9 +93,9 @@ impl Drop for Host {
     fn drop(&mut self) {
         let api = Nodes::shared().api();
         self.agent.kill();
-        let mut cleaner =
+        let mut command =
             self.machine.agent(&["--label-sink=node", "--cleanup", "--node-name", self.name]);
-        let cleaned = cleaner.arg("--kubeconfig").arg(api.kubeconfig()).finish();
+        let cleaned = command.arg("--kubeconfig").arg(api.kubeconfig()).finish();
         let untainted = api.try_kubectl(&["taint", "node", self.name, &format!("{TAINT}-")]);
         let none = "--for=jsonpath={.status.allocatable.nvidia\\.com/gpu}=0";
         let withdrawn = api.try_kubectl(&["wait", "node", self.name, none, "--timeout=300s"]);
