@@ -171,8 +171,8 @@ pub(crate) mod tests {
             table(&rows, printed(FleetFormat::Table, Headers::Shown), Colors::Off),
             "\
 NAME        TYPES                DEVICES  FREE  PARTS  MEMORY   SHARING  STATE  AGE
-gpu-node-1  8x nvidia-a100-80gb  8        2     5/12   640 GiB   mixed    ok     3s
-b           8x unknown           8        2     5/12   640 GiB   mixed    stale  10m
+gpu-node-1  8x nvidia-a100-80gb  8        2     5/12   640 GiB  mixed    ok     3s
+b           8x unknown           8        2     5/12   640 GiB  mixed    stale  10m
 "
         );
     }
@@ -191,16 +191,16 @@ b           8x unknown           8        2     5/12   640 GiB   mixed    stale 
             "\
 nvidia-a100-80gb: 2 nodes, 16 devices, 4 free
 NAME  TYPES                DEVICES  FREE  PARTS  MEMORY   SHARING  STATE  AGE
-e     8x nvidia-a100-80gb  8        2     5/12   640 GiB   mixed    ok     3s
-d     8x nvidia-a100-80gb  8        2     5/12   640 GiB   mixed    ok     3s
+e     8x nvidia-a100-80gb  8        2     5/12   640 GiB  mixed    ok     3s
+d     8x nvidia-a100-80gb  8        2     5/12   640 GiB  mixed    ok     3s
 
 Mixed: 1 node, 8 devices, 2 free
 NAME  TYPES                                     DEVICES  FREE  PARTS  MEMORY   SHARING  STATE  AGE
-c     8x nvidia-a100-80gb, 8x nvidia-v100-16gb  8        2     5/12   640 GiB   mixed    ok     3s
+c     8x nvidia-a100-80gb, 8x nvidia-v100-16gb  8        2     5/12   640 GiB  mixed    ok     3s
 
 type unknown: 1 node, 8 devices, 2 free
 NAME  TYPES       DEVICES  FREE  PARTS  MEMORY   SHARING  STATE  AGE
-b     8x unknown  8        2     5/12   640 GiB   mixed    ok     3s
+b     8x unknown  8        2     5/12   640 GiB  mixed    ok     3s
 "
         );
         let bare = text(Headers::Hidden);

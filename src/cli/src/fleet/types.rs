@@ -141,7 +141,8 @@ nvidia-a100-80gb  n1    8      2     1       4            5/12        ok
         let text = tables(&types, Some(std::slice::from_ref(&node)), printed, Colors::Off);
         let rows: Vec<Vec<&str>> =
             text.lines().map(|line| line.split_whitespace().collect()).collect();
-        assert_eq!(rows[1][2..6], ["8", "?", "?", "?"]);
+        // The memory consists of two words.
+        assert_eq!(rows[1][3..7], ["8", "?", "?", "?"]);
         assert_eq!(rows[4][2..6], ["8", "?", "?", "?"]);
     }
 }
