@@ -5,9 +5,10 @@
 #
 # Each picture waits until its page shows what it is for. Needs the debug build, and the Chromium, curl and jq that hack/setup.sh installs.
 set -euo pipefail
+pictures=${1:+$(realpath -m -- "$1")}
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 octavo=${CARGO_TARGET_DIR:-target}/debug/octavo
-pictures=${1:-docs/images/demo}
+pictures=${pictures:-docs/images/demo}
 # Pixels: the widths of a window and of a phone, and the maximum height. Seconds: the maximum time for a page, which includes a whole cycle
 # of the events of the demo.
 readonly wide=1280 narrow=380 max_height=1600 patience=180
@@ -124,7 +125,15 @@ take node-neuron research/neuron-pretrain-0
 open /nodes/mi300x
 take node-amd CPX
 open /
+take overview 'Needs attention' 'Pending pods' 'Layouts in progress'
+open /nodes
 take nodes shared-a100-04
+open /map
+take map shared-a100-04
+open /teams
+take teams research serving
+open '/search?q=shared'
+take search shared-a100-01 shared-a100-04
 open /availability
 take availability research/llama-pretrain-0
 open /profiles

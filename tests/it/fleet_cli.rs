@@ -183,16 +183,14 @@ fn fleet_is_listed_counted_shown_and_filtered() {
         assert_eq!(output.stdout, b"nvidia-a100-80gb\n", "{name}");
         assert!(reported(&output.stderr).contains(note), "{}", reported(&output.stderr));
     }
-    for command in ["nodes", "availability", "usage", "watch"] {
+    for command in ["nodes", "availability", "usage"] {
         let output = fleet.run(&[command, "--type=nvidia-h2000-141gb"]);
         let text = reported(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{command}: {text}");
         assert!(text.contains("did you mean nvidia-h200-141gb?"), "{command}: {text}");
         // A product of the catalog is a valid question.
-        if command != "watch" {
-            let output = fleet.run(&[command, "--type=nvidia-h200-141gb,unknown"]);
-            assert_eq!(output.status.code(), Some(0), "{}", reported(&output.stderr));
-        }
+        let output = fleet.run(&[command, "--type=nvidia-h200-141gb,unknown"]);
+        assert_eq!(output.status.code(), Some(0), "{}", reported(&output.stderr));
     }
     let node = fleet.prints(&["node", "a100"]);
     assert!(node.starts_with("Node: a100\nState: ok\nAgent: "), "{node}");
@@ -242,6 +240,18 @@ fn watch_prints_each_change_and_exits_cleanly_when_interrupted() {
         kill(pid, Signal::SIGINT).unwrap();
         assert_eq!(exit_status(&mut watch.child).code(), Some(0));
     }
+}
+
+#[test]
+fn watch_of_an_absent_type_prints_a_note_and_continues() {
+    let fleet = Fleet::new();
+    let mut command = fleet.octavo(&["watch", "--type=nvidia-h2000-141gb,nvidia-h100-80gb"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut notes = Lines::of(child.stderr.take().unwrap());
+    let lines = Lines::of(child.stdout.take().unwrap());
+    let mut watch = Watch { child, lines };
+    notes.find_line("did you mean nvidia-h200-141gb?");
+    watch.expect_line("h100: ok");
 }
 
 #[test]

@@ -6,6 +6,7 @@ use octavo_model::reported::Reported;
 use octavo_planner::reconcile::{ApplyState, DeviceLayoutStatus, NodeLayoutStatus};
 
 use super::badges::{printable, tone_class, tone_icon};
+use super::plan::capitalize;
 
 /// Layout section of a node's page.
 #[derive(Debug)]
@@ -68,7 +69,7 @@ impl LayoutSection {
             badge: layout.state.as_ref().map(StateBadge::of),
             verdict: verdict(layout),
             notice: layout.notice.as_deref().map(printable),
-            drain: layout.drain.as_deref().map(printable),
+            drain: layout.drain.as_deref().map(|drain| capitalize(&printable(drain))),
             devices: layout.devices.iter().map(DeviceLayoutRow::of).collect(),
         }
     }

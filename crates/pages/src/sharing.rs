@@ -14,6 +14,7 @@ use octavo_node::sharing::usage::{DeviceUsage, Tenant, UnitUsage, Usage};
 
 use super::badges::{count_noun, format_age, format_memory, printable};
 use super::layout::StateBadge;
+use super::plan::capitalize;
 use super::slice_diagram::SliceDiagram;
 
 /// Sharing section of a node's page.
@@ -86,7 +87,7 @@ impl SharingSection {
                 }
                 None => format!("Allocated by: {}.", printable(report.mode.as_str())),
             },
-            message: report.message.as_deref().map(printable),
+            message: report.message.as_deref().map(|text| capitalize(&printable(text))),
             resources: report.resources.iter().map(resource).collect(),
             retained: report.retained.iter().map(retained_unit).collect(),
             unfit: report.resources.iter().flat_map(unhealthy_units).collect(),
@@ -102,7 +103,11 @@ fn sharing_badge(state: &Reported<Reason>) -> StateBadge {
         Some(reason) if reason.kind() == Severity::Warning => ("bad", "bad"),
         Some(_) | None => ("soft", "note"),
     };
-    let word = printable(state.as_str());
+    let word = match state.known() {
+        Some(Reason::SharingInForce) => "applied".to_owned(),
+        Some(Reason::SharingNotInForce) => "not applied".to_owned(),
+        Some(_) | None => printable(state.as_str()),
+    };
     StateBadge { tone, icon, word }
 }
 
@@ -447,7 +452,9 @@ mod tests {
             (Reason::DevicePluginConflict.as_str(), "bad"),
             ("dozing", "note"),
         ] {
-            assert_eq!(sharing_badge(&Reported::parse(state)).icon, icon, "{state}");
+            let badge = sharing_badge(&Reported::parse(state));
+            assert_eq!(badge.icon, icon, "{state}");
+            assert!(!badge.word.contains("in-force"), "{}", badge.word);
         }
     }
 }

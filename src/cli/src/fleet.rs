@@ -26,6 +26,7 @@ use octavo_fleet::api::{NodeDetail, NodeList, NodeRow, TypeList, TypeRow};
 use octavo_fleet::availability::AvailabilityList;
 use octavo_fleet::summary::NodeState;
 
+use super::error::brief;
 use super::output::render;
 use super::text::{count_noun, first_names, printable};
 use super::{CliError, Exit, Report};
@@ -63,7 +64,9 @@ pub(super) async fn nodes(settings: &NodesSettings, colors: Colors) -> Result<Re
     } else if list.items.len() < list.total {
         notes.push(format!("showing {} of {} nodes", list.items.len(), list.total));
     }
-    let unknown = absent_types::unknown(&client, &settings.filter.types).await?;
+    let types = list.items.iter().flat_map(|row| &row.types);
+    let types = types.filter_map(|one| one.type_name.as_deref());
+    let unknown = absent_types::unknown(&client, &settings.filter.types, types).await;
     Ok(report(output, notes, unknown))
 }
 
@@ -101,7 +104,7 @@ pub(super) async fn types(settings: &TypesSettings, colors: Colors) -> Result<Re
     if types.items.is_empty() && absent.is_empty() {
         notes.push("no devices in the fleet".to_owned());
     }
-    Ok(report(output, notes, absent))
+    Ok(report(output, notes, Ok(absent)))
 }
 
 /// Runs `octavo availability`.
@@ -119,12 +122,21 @@ pub(super) async fn availability(
     names.dedup();
     let text = || availability::text(&list, printed, colors);
     let output = render(printed.format, &list, names, text)?;
-    let unknown = absent_types::unknown(&client, &settings.types).await?;
+    let types = list.items.iter().map(|row| row.type_name.as_str());
+    let unknown = absent_types::unknown(&client, &settings.types, types).await;
     Ok(report(output, availability::notes(&list), unknown))
 }
 
-/// Returns the report of an answer; requested types that do not exist are a failure.
-pub(super) fn report(output: String, mut notes: Vec<String>, absent_types: Vec<String>) -> Report {
+/// Returns the report of an answer. Requested types that do not exist are a failure, and so is a failed request for the
+/// types; the answer is printed in both cases.
+pub(super) fn report(
+    output: String,
+    mut notes: Vec<String>,
+    absent_types: Result<Vec<String>, CliError>,
+) -> Report {
+    let absent_types = absent_types.unwrap_or_else(|error| {
+        vec![format!("the types of the fleet were not checked: {}", brief(&error))]
+    });
     let exit = if absent_types.is_empty() { Exit::Done } else { Exit::Failed };
     notes.extend(absent_types);
     Report::with_notes(output, &notes, exit)

@@ -54,11 +54,11 @@ async fn list(settings: &ProfileFilter, colors: Colors) -> Result<Report, CliErr
         1 => notes.push("1 profile has problems; see `octavo profiles check`".to_owned()),
         _ => notes.push(format!("{troubled} profiles have problems; see `octavo profiles check`")),
     }
-    let mut unknown = Vec::new();
+    let mut unknown = Ok(Vec::new());
     if list.items.is_empty() {
         notes.push(nothing(&list).to_owned());
         // A profile can be for a type that the fleet does not have.
-        unknown = absent_types::unknown(&client, settings.type_name.as_slice()).await?;
+        unknown = absent_types::unknown(&client, settings.type_name.as_slice(), []).await;
     }
     Ok(fleet::report(output, notes, unknown))
 }

@@ -30,7 +30,9 @@ pub(super) async fn usage(settings: &UsageSettings, colors: Colors) -> Result<Re
     names.dedup();
     let text = || table(&summary.items, settings.by, printed, colors);
     let output = render(printed.format, &summary, names, text)?;
-    let unknown = absent_types::unknown(&client, &settings.types).await?;
+    let types = summary.items.iter().filter_map(|one| one.type_name.as_ref());
+    let types = types.map(TypeName::as_str);
+    let unknown = absent_types::unknown(&client, &settings.types, types).await;
     Ok(fleet::report(output, notes(&summary, is_empty), unknown))
 }
 

@@ -23,7 +23,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use self::event_feed::EventFeed;
 use super::fleet::absent_types;
-use super::{CliError, Exit, Report, fleet};
+use super::{CliError, Exit, Report, output};
 use crate::settings::fleet::{FleetFormat, WatchSettings};
 use crate::settings::{Colors, OutputMode};
 
@@ -35,10 +35,10 @@ pub(super) async fn watch(
 ) -> Result<Report, CliError> {
     let mut stop = StopSignal::new().map_err(CliError::Runtime)?;
     let client = Client::connect(&settings.server).await?;
-    // A misspelled type would never have a change to show.
-    let unknown = absent_types::unknown(&client, &settings.filter.types).await?;
-    if !unknown.is_empty() {
-        return Ok(fleet::report(String::new(), Vec::new(), unknown));
+    // A misspelled type never has a change to show. Other types may appear later, for example after the aggregator has
+    // been restarted, and agents connect again.
+    for unknown in absent_types::unknown(&client, &settings.filter.types, []).await? {
+        output::note(&format!("note: {unknown}"));
     }
     let table = matches!(settings.output.format, FleetFormat::Table | FleetFormat::Wide);
     let feed: EventFeed = EventFeed::new(client);

@@ -66,7 +66,9 @@ impl Nodes {
             let list: Value = serde_json::from_str(list).unwrap();
             list["items"].as_array().unwrap().iter().all(|pod| {
                 let ended = matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
-                let mut containers = pod["spec"]["containers"].as_array().unwrap().iter();
+                let containers =
+                    ["containers", "initContainers"].map(|of| pod["spec"][of].as_array());
+                let mut containers = containers.into_iter().flatten().flatten();
                 ended || containers.all(|one| one["resources"]["requests"]["cpu"].is_null())
             })
         });

@@ -107,7 +107,7 @@ async fn overview_updates_live_from_empty_to_healthy_to_broken() {
         machine.devices[0].condition = Condition::Failing { reason: "GPU is lost".to_owned() };
         site.put("node-a", &machine);
         page.until("#attention h2", &["1 problem on 1 of 1 node"]).await;
-        page.until(".problem-text", &["failing: GPU is lost"]).await;
+        page.until(".problem-text", &["Failing: GPU is lost"]).await;
         page.assert_clean().await;
     })
     .await;

@@ -17,6 +17,7 @@ use crate::badges::{
     text_parts,
 };
 use crate::list::has_lost_agent;
+use crate::plan::capitalize;
 
 /// Maximum number of problems that are listed one by one; more are grouped by reason.
 pub(super) const MAX_LINES: usize = 50;
@@ -146,7 +147,7 @@ fn line(found: &Found<'_>) -> ProblemLine {
         badge: badge(problem),
         node: found.node.name.to_string(),
         device: problem.device.as_deref().map(printable),
-        message: text_parts(&printable(&problem.message)),
+        message: text_parts(&capitalize(&printable(&problem.message))),
         age: found.age.map(|age| (format_age(age), millis(age))),
         remedy: text_parts(problem.remedy),
     }

@@ -25,6 +25,7 @@ use tokio::time::{Instant, interval, sleep_until};
 use super::check::{ClusterCounts, FleetCheck};
 use super::outcome::DemoOutcome;
 use super::tour::Tour;
+use crate::error::brief;
 use crate::output::{self, OutputState};
 use crate::settings::Colors;
 use crate::settings::demo::DemoSettings;
@@ -225,8 +226,12 @@ impl DemoRunner<'_> {
             tokio::select! {
                 received = feed.next(say_lost) => {
                     let _ = received?;
-                    if monitor.update().await? == OutputState::Closed {
-                        return Ok(DemoOutcome::OutputClosed);
+                    match monitor.update().await {
+                        Ok(OutputState::Open) => {}
+                        Ok(OutputState::Closed) => return Ok(DemoOutcome::OutputClosed),
+                        // Requested again at the next event.
+                        Err(CliError::Client(error)) => say_lost(&brief(&error.into())),
+                        Err(error) => return Err(error),
                     }
                 }
                 update = fleet.next() => fleet.apply(update).await,

@@ -5,6 +5,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::symlink;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::thread;
 
@@ -91,8 +92,14 @@ impl Host {
 /// Restores the node, also after a failure, which would fail the next tests on these nodes.
 impl Drop for Host {
     fn drop(&mut self) {
-        let api = Nodes::shared().api();
         self.agent.kill();
+        clean_up(|| self.restore());
+    }
+}
+
+impl Host {
+    fn restore(&self) {
+        let api = Nodes::shared().api();
         let mut command =
             self.machine.agent(&["--label-sink=node", "--cleanup", "--node-name", self.name]);
         let cleaned = command.arg("--kubeconfig").arg(api.kubeconfig()).finish();
@@ -100,8 +107,17 @@ impl Drop for Host {
         let none = "--for=jsonpath={.status.allocatable.nvidia\\.com/gpu}=0";
         let withdrawn = api.try_kubectl(&["wait", "node", self.name, none, "--timeout=300s"]);
         for output in [cleaned, untainted, withdrawn] {
-            assert!(output.status.success() || thread::panicking(), "{output:?}");
+            assert!(output.status.success(), "{output:?}");
         }
+    }
+}
+
+/// Cleans up in a `drop`. A second panic during a failure would abort all tests, so it is ignored then.
+fn clean_up(clean: impl FnOnce()) {
+    if thread::panicking() {
+        let _ignored = catch_unwind(AssertUnwindSafe(clean));
+    } else {
+        clean();
     }
 }
 
@@ -110,9 +126,10 @@ struct Namespace(String);
 
 impl Drop for Namespace {
     fn drop(&mut self) {
-        let api = Nodes::shared().api();
-        let deleted = api.try_kubectl(&["delete", "namespace", &self.0, "--timeout=300s"]);
-        assert!(deleted.status.success() || thread::panicking(), "{deleted:?}");
+        clean_up(|| {
+            let api = Nodes::shared().api();
+            api.kubectl(&["delete", "namespace", &self.0, "--timeout=300s"]);
+        });
     }
 }
 
@@ -230,6 +247,7 @@ async fn ac_009_scheduler_places_profile_workloads_on_their_type() {
     let api = Nodes::shared().api();
     define(api, HARDWARE);
     let namespace = api.namespace();
+    let deleted = Namespace(namespace.clone());
     api.await_account(&namespace);
     for node in ["node-1", "node-2"] {
         Nodes::shared().await_free_cpu(node);
@@ -240,7 +258,6 @@ async fn ac_009_scheduler_places_profile_workloads_on_their_type() {
         Host::new(&site, ("node-1", "A100_80GB", A100), 2),
         Host::new(&site, ("node-2", "H100_80GB_SXM", H100), 3),
     ];
-    let _deleted_before_hosts = Namespace(namespace.clone());
     for host in &hosts {
         host.is_ready(api);
     }
@@ -256,4 +273,6 @@ async fn ac_009_scheduler_places_profile_workloads_on_their_type() {
         site.profile(&path, |one| one["available"] == 0).await;
     }
     workload_without_nodes_stays_pending(&site, &namespace).await;
+    // The pods end before the hosts that have their devices.
+    drop(deleted);
 }
