@@ -109,7 +109,7 @@ impl DeviceCard {
         device: &Device,
         usage: Option<&DeviceUsage>,
     ) -> Self {
-        let units = usage.map_or(&[][..], |usage| &usage.units);
+        let units = usage.map_or(&[][..], |usage| usage.units.as_slice());
         self.trends = device_trends(history, node, device.pci, units, &self.title);
         self
     }
