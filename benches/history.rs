@@ -14,7 +14,7 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use octavo_fleet::history::{
-    DeviceSample, History, Metric, SAMPLE_SECONDS, Sample, SeriesKey, Span, Step,
+    DeviceSample, History, Metric, SAMPLE_SECONDS, Sample, SeriesKey, SeriesSum, Span, Step,
 };
 use octavo_model::id::{NodeName, PciAddress};
 use octavo_model::quantity::Mebibytes;
@@ -139,8 +139,9 @@ fn measure(name: &str, load: Load) {
         ms(longest_with_reader),
     );
     let start = Instant::now();
-    let points =
-        history.of_fleet(Metric::Utilization, history.window(Span::Day, Step::FiveMinutes));
+    let window = history.window(Span::Day, Step::FiveMinutes);
+    let all = nodes.iter().flat_map(|node| history.of_node(node)).map(|(_, series)| series);
+    let points = SeriesSum::of(Metric::Utilization, window, all);
     let known = points.values.iter().flatten().count();
     eprintln!("{name}: fleet over 24 h: {known} values in {}", ms(start.elapsed()));
 }

@@ -27,6 +27,8 @@ const HEIGHT: u32 = 32;
 const MARGIN: u32 = 1;
 /// Lowest upper end of a temperature scale, in degrees Celsius.
 const MIN_TOP_CELSIUS: u32 = 100;
+/// Lowest upper end of a power scale per device, in watts.
+const MIN_TOP_WATTS: u32 = 400;
 /// Power from which it is in kilowatts, in watts.
 const MIN_KILOWATTS: u32 = 10_000;
 
@@ -38,12 +40,17 @@ impl Chart {
         let latest = points.values.last().copied().flatten();
         let top = match metric {
             Metric::Utilization | Metric::Memory | Metric::Allocation => 100,
-            Metric::Power => most.max(1),
+            Metric::Power => {
+                let devices = points.devices.iter().copied().max().unwrap_or_default().max(1);
+                most.max(devices.saturating_mul(MIN_TOP_WATTS))
+            }
             Metric::Temperature => most.max(MIN_TOP_CELSIUS),
         };
         let name = metric_name(metric);
-        let now =
-            latest.map_or_else(|| "not known".to_owned(), |latest| format_value(metric, latest));
+        let now = latest.map_or_else(
+            || "no current value".to_owned(),
+            |latest| format!("{} now", format_value(metric, latest)),
+        );
         let of = if of.is_empty() { String::new() } else { format!(" of {of}") };
         let period = match span {
             Span::Hour => "last hour",
@@ -53,7 +60,7 @@ impl Chart {
         Some(Self {
             name,
             value: latest.map_or_else(|| "–".to_owned(), |latest| format_value(metric, latest)),
-            title: format!("{name}{of}, {period}: {now} now, {from} to {to}"),
+            title: format!("{name}{of}, {period}: {now}, {from} to {to}"),
             width: points.values.len().saturating_sub(1).saturating_mul(POINT_WIDTH),
             height: HEIGHT,
             path: path(&points.values, top),
@@ -96,7 +103,9 @@ fn path(values: &[Option<u32>], top: u32) -> String {
             x = x.saturating_add(POINT_WIDTH);
         }
         if let [Some(_)] = line {
-            path.push_str("h1");
+            // At the right edge, a line to the right would be outside of the drawing.
+            let is_last = x == values.len().saturating_mul(POINT_WIDTH);
+            path.push_str(if is_last { "h-1" } else { "h1" });
         }
     }
     path
@@ -123,6 +132,7 @@ mod tests {
         let values = [Some(0), Some(50), None, Some(100), None, None, Some(200), Some(10)];
         assert_eq!(path(&values, 100), "M0 31 4 16M12 1h1M24 1 28 28");
         assert_eq!(path(&[None, None], 100), "");
+        assert_eq!(path(&[Some(0), None, Some(100)], 100), "M0 31h1M8 1h-1");
         assert_eq!(path(&[Some(0), Some(0)], 0), "M0 1 4 1");
     }
 
@@ -138,9 +148,12 @@ mod tests {
             ("Utilization", "35 %", 12, 32)
         );
         let other = chart(Metric::Power, &[Some(5600), None]);
-        assert_eq!(other.title, "Power of GPU 0, last hour: not known now, 5600 W to 5600 W");
+        assert_eq!(other.title, "Power of GPU 0, last hour: no current value, 5600 W to 5600 W");
         assert_eq!(format_value(Metric::Power, 15_640), "15.6 kW");
         assert_eq!((other.value.as_str(), other.path.as_str()), ("–", "M0 1h1"));
+        // A device that draws little power has a low line.
+        let idle = chart(Metric::Power, &[Some(40), Some(40)]);
+        assert_eq!(idle.path, "M0 28 4 28");
         let fleet = Chart::new(Metric::Temperature, "", Span::Day, &points(&[Some(40)])).unwrap();
         assert_eq!(fleet.title, "Temperature, last 24 hours: 40 °C now, 40 °C to 40 °C");
         assert!(Chart::new(Metric::Memory, "", Span::Day, &points(&[None])).is_none());

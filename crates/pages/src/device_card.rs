@@ -101,16 +101,16 @@ impl DeviceCard {
         self
     }
 
-    /// Adds the history of the device, which has this usage.
+    /// Adds the history of `device`. Without current usage, such as after the driver is lost, its partitions are unknown.
     pub(super) fn with_history(
         mut self,
         history: &History,
         node: &NodeName,
+        device: &Device,
         usage: Option<&DeviceUsage>,
     ) -> Self {
-        if let Some(usage) = usage {
-            self.trends = device_trends(history, node, usage, &self.title);
-        }
+        let units = usage.map_or(&[][..], |usage| usage.units.as_slice());
+        self.trends = device_trends(history, node, device.pci, units, &self.title);
         self
     }
 

@@ -1,8 +1,8 @@
 //! History of a node and its devices.
 
 use octavo_fleet::history::{History, Metric, Points, SeriesKey, SeriesSum, Span, Step};
-use octavo_model::id::NodeName;
-use octavo_node::sharing::usage::{DeviceUsage, UnitUsage};
+use octavo_model::id::{NodeName, PciAddress};
+use octavo_node::sharing::usage::UnitUsage;
 use octavo_store::history::timestamp;
 
 use super::badges::{format_time, printable};
@@ -84,15 +84,13 @@ impl HistorySection {
 pub(super) fn device_trends(
     history: &History,
     node: &NodeName,
-    usage: &DeviceUsage,
+    device: PciAddress,
+    units: &[UnitUsage],
     title: &str,
 ) -> Vec<Trends> {
     let window = history.window(Span::Hour, Step::Minute);
     let trends = |partition: Option<&UnitUsage>| {
-        let key = SeriesKey {
-            device: usage.pci,
-            partition: partition.map(|unit| unit.uuid.as_str().into()),
-        };
+        let key = SeriesKey { device, partition: partition.map(|unit| unit.uuid.as_str().into()) };
         let of = partition.map(partition_name).unwrap_or_default();
         let name = if of.is_empty() { title.to_owned() } else { format!("{of} of {title}") };
         // The allocation of a device rarely changes and is visible in its table.
@@ -103,7 +101,7 @@ pub(super) fn device_trends(
         });
         Trends { charts: charts.collect(), of }
     };
-    let partitions = usage.units.iter().filter(|unit| unit.gpu_instance.is_some());
+    let partitions = units.iter().filter(|unit| unit.gpu_instance.is_some());
     let all = std::iter::once(None).chain(partitions.map(Some)).map(trends);
     all.filter(|trends| !trends.charts.is_empty()).collect()
 }
@@ -114,5 +112,30 @@ fn partition_name(unit: &UnitUsage) -> String {
     match unit.partition() {
         Some((gpu, compute)) => format!("{profile} (gi {gpu}, ci {compute})"),
         None => profile,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use octavo_fleet::history::{DeviceSample, Sample};
+    use octavo_model::quantity::Mebibytes;
+
+    use super::*;
+
+    #[test]
+    fn device_without_current_usage_has_charts() {
+        let (node, device) = ("n".parse().unwrap(), "0000:07:00.0".parse().unwrap());
+        let mut history = History::new(1 << 20);
+        let sample = DeviceSample {
+            key: SeriesKey { device, partition: None },
+            type_name: None,
+            memory: Mebibytes::new(81_559),
+            sample: Sample::new([Some(40); Metric::ALL.len()]),
+        };
+        history.record(1_800_000_000, [(&node, &[sample][..])]);
+        let trends = device_trends(&history, &node, device, &[], "GPU 0");
+        let names: Vec<&str> = trends[0].charts.iter().map(|chart| chart.name).collect();
+        assert_eq!(names, ["Utilization", "Memory", "Power", "Temperature"]);
+        assert_eq!((trends.len(), trends[0].of.as_str()), (1, ""));
     }
 }

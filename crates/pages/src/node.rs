@@ -113,7 +113,7 @@ pub(super) fn page(node: &Node, clock: &Clock, reader: PageParameters) -> NodePa
             let used = device_usage(usage, device.pci);
             DeviceCard::of(device, &all.nvml)
                 .with_usage(device, used)
-                .with_history(&reader.history, &node.name, used)
+                .with_history(&reader.history, &node.name, device, used)
                 .with_layout(layout)
         })
     });

@@ -15,7 +15,6 @@ use std::collections::{BTreeMap, BTreeSet, btree_map};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use jiff::Timestamp;
 use octavo_model::id::NodeName;
 use octavo_stream::messages::{MAX_PARTS, MAX_STATUS_BYTES};
 use octavo_stream::protocol::{
@@ -30,7 +29,7 @@ use tokio::sync::{oneshot, watch};
 use self::intern::ContentInterner;
 use super::clock::Moment;
 use super::fleet::{Fleet, Freshness, Node, ReportingAgent};
-use super::history::SharedHistory;
+use super::history::{NodeSamples, SharedHistory};
 use super::peer::Peer;
 use super::stats::Stats;
 
@@ -238,10 +237,14 @@ impl Store {
         &self.history
     }
 
-    /// Adds the last report of each node to the history, once per step. A stale node has a gap.
-    pub fn record_history(&self, now: Moment, time: Timestamp) {
+    /// Samples in the last report of each node that is not stale.
+    pub fn samples(&self, now: Moment) -> Vec<NodeSamples> {
         let nodes = self.fleet.nodes.iter().filter(|node| !node.freshness.is_stale(now));
-        self.history.record(time, nodes.map(|node| (&node.name, &*node.samples)));
+        nodes.map(|node| (node.name.clone(), Arc::clone(&node.samples))).collect()
+    }
+
+    /// Updates the metrics of the history.
+    pub fn measure_history(&self) {
         self.stats.set_history(self.history.current().status());
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use octavo_files::config_files::prices::{PriceFile, PriceFileSnapshot};
 use octavo_files::config_files::{LayoutFile, LayoutFileSnapshot};
 use octavo_fleet::access::Visibility;
-use octavo_fleet::history::{History, Metric, Points, Span, Window};
+use octavo_fleet::history::History;
 use octavo_fleet::startup::StartupProgress;
 use octavo_kube::cluster::WatchedCluster;
 use tokio::sync::watch;
@@ -30,7 +30,6 @@ pub struct FleetView {
     engine: Option<Arc<EstimateEngine>>,
     startup: Option<watch::Receiver<Option<StartupProgress>>>,
     history: SharedHistory,
-    trend: Arc<Mutex<Option<Arc<FleetTrend>>>>,
     types: Arc<Mutex<Option<CachedTypes>>>,
     cluster: Option<ClusterNodes>,
     /// Revision last returned by [`FleetView::listed_changed`].
@@ -39,19 +38,6 @@ pub struct FleetView {
 
 /// Interval of checking the age of cluster nodes without an agent.
 const STALE_CHECK_INTERVAL: Duration = Duration::from_secs(15);
-
-/// Means of all devices of the fleet over the last 24 hours, in percent.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FleetTrend {
-    /// Time of the last sample, in seconds since 1970; `None` before the first one.
-    pub sampled: Option<u64>,
-    /// Points in time.
-    pub window: Window,
-    /// Utilization.
-    pub utilization: Points,
-    /// Share that is allocated to pods.
-    pub allocation: Points,
-}
 
 /// Types of one fleet within one second, because staleness depends on time.
 #[derive(Debug)]
@@ -72,7 +58,6 @@ impl FleetView {
             engine: None,
             startup: None,
             history: SharedHistory::default(),
-            trend: Arc::default(),
             types: Arc::default(),
             cluster: None,
             listed: None,
@@ -106,24 +91,6 @@ impl FleetView {
     /// The history of the devices up to now; empty if it is turned off.
     pub fn history(&self) -> History {
         self.history.current()
-    }
-
-    /// Utilization and allocation of all devices in the last 24 hours. The result is cached until the next sample.
-    pub fn fleet_trend(&self) -> Arc<FleetTrend> {
-        let history = self.history.current();
-        let window = history.window(Span::Day, Span::Day.default_step());
-        let sampled = history.last_sample();
-        let mut trend = self.trend.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = trend.as_ref().filter(|known| known.sampled == sampled) {
-            return Arc::clone(known);
-        }
-        let current = Arc::new(FleetTrend {
-            sampled,
-            window,
-            utilization: history.of_fleet(Metric::Utilization, window),
-            allocation: history.of_fleet(Metric::Allocation, window),
-        });
-        Arc::clone(trend.insert(current))
     }
 
     /// Adds the progress of the start.
@@ -276,7 +243,6 @@ mod tests {
     use tokio::time::{Duration, timeout};
 
     use super::*;
-    use crate::history::timestamp;
 
     #[tokio::test(start_paused = true)]
     async fn end_of_start_is_reported_once_as_a_change() {
@@ -288,21 +254,6 @@ mod tests {
         drop(progress);
         let again = timeout(Duration::from_mins(1), view.changed_or_started());
         assert!(again.await.is_err());
-    }
-
-    #[test]
-    fn fleet_trend_is_calculated_once_per_sample() {
-        let (_publishes, fleet) = watch::channel(Fleet::default());
-        let history = SharedHistory::new(1 << 20);
-        let view = FleetView::new(fleet, Clock::start()).with_history(history.clone());
-        let record = |seconds: u64| history.record(timestamp(seconds), std::iter::empty());
-        record(1_800_000_000);
-        let first = view.fleet_trend();
-        assert_eq!(first.window.points(), 288);
-        assert!(first.utilization.values.iter().all(Option::is_none));
-        assert!(Arc::ptr_eq(&first, &view.fleet_trend()));
-        record(1_800_000_015);
-        assert!(!Arc::ptr_eq(&first, &view.fleet_trend()));
     }
 
     #[test]

@@ -19,6 +19,7 @@ use octavo_settings::kubernetes::{ConfigMapName, KubernetesSettings};
 use octavo_settings::{EarlyExit, duration, parse};
 use octavo_store::store::StoreLimits;
 use octavo_toolkit::log::LogSettings;
+use thiserror::Error;
 
 pub use self::advice::AdviceSettings;
 pub use self::auth::{AgentAuth, AgentAuthSettings};
@@ -153,13 +154,14 @@ pub struct FleetSettings {
     /// Maximum memory of the history of devices; 0 turns the history off
     ///
     /// The history has utilization, memory, power, temperature and allocation: every 15 s for an hour, every minute for 24 h. If the
-    /// memory is used up, devices that no longer report lose their history, and new devices have none.
+    /// memory is exhausted, devices that no longer report lose their history, then partitions, then the devices that were added last.
+    /// The minimum is 1Mi.
     #[arg(
         long,
         value_name = "BYTES",
         env = "OCTAVO_HISTORY_MEMORY",
         default_value = "64Mi",
-        value_parser = bytes
+        value_parser = history_memory
     )]
     pub history_memory: usize,
 
@@ -218,10 +220,30 @@ fn usage(message: &str) -> EarlyExit {
     EarlyExit::usage(&mut AggregatorSettings::command(), message)
 }
 
+/// Smallest memory of the history, in bytes.
+const MIN_HISTORY_MEMORY: usize = 1 << 20;
+
+/// Invalid memory of the history.
+#[derive(Debug, Error)]
+enum HistoryMemoryError {
+    /// Not a quantity.
+    #[error(transparent)]
+    Quantity(#[from] QuantityError),
+    /// Less than [`MIN_HISTORY_MEMORY`].
+    #[error(
+        "it is less than 1Mi; set at least 1Mi, such as 64Mi, or 0 to turn the history off (in Kubernetes' notation, m is a \
+         thousandth)"
+    )]
+    TooSmall,
+}
+
 /// Parses a size in bytes in the notation of Kubernetes.
-fn bytes(text: &str) -> Result<usize, QuantityError> {
+fn history_memory(text: &str) -> Result<usize, HistoryMemoryError> {
     let quantity: Quantity = text.parse()?;
-    Ok(usize::try_from(quantity.rounded_up()).unwrap_or(usize::MAX))
+    match usize::try_from(quantity.rounded_up()).unwrap_or(usize::MAX) {
+        1..MIN_HISTORY_MEMORY => Err(HistoryMemoryError::TooSmall),
+        bytes => Ok(bytes),
+    }
 }
 
 fn count(number: u32) -> usize {
@@ -383,6 +405,11 @@ mod tests {
             (&["--plaintext", "--max-nodes=0"], "--max-nodes"),
             (&["--plaintext", "--stale-after=0s"], "--stale-after"),
             (&["--plaintext", "--history-memory=much"], "64Gi"),
+            (
+                &["--plaintext", "--history-memory=64m"],
+                "'--history-memory <BYTES>': it is less than",
+            ),
+            (&["--plaintext", "--history-memory=1048575"], "at least 1Mi"),
             (&["--plaintext", "--plugin-config-map=a"], "a namespace and a name"),
             (&["--plaintext", "--grpc-listen=here"], "--grpc-listen"),
             (&["--plaintext", "--estimate-engine=ftp://x"], "--estimate-engine"),

@@ -24,18 +24,22 @@ fn sample(device: u8, kind: &str, power: u32) -> DeviceSample {
 }
 
 /// Two samples of two nodes; the second one of gpu-2 is missing.
-fn history() -> SharedHistory {
+async fn history() -> SharedHistory {
     let history = SharedHistory::new(1 << 20);
     let (one, other): (NodeName, NodeName) = ("gpu-1".parse().unwrap(), "gpu-2".parse().unwrap());
     let of_one = [sample(1, "nvidia-l4-24gb", 80), sample(2, "nvidia-l4-24gb", 400)];
     let of_other = [sample(1, "nvidia-a30-24gb", 160)];
-    history.record(timestamp(START), [(&one, &of_one[..]), (&other, &of_other[..])].into_iter());
-    history.record(timestamp(START + 15), [(&one, &of_one[..])].into_iter());
+    let reports = [(one, of_one.into()), (other, of_other.into())];
+    for (seconds, reports) in [(START, &reports[..]), (START + 15, &reports[..1])] {
+        let step = history.next_step(timestamp(seconds)).unwrap();
+        history.record(step, reports).await;
+    }
     history
 }
 
 async fn aggregator() -> Aggregator {
-    Aggregator::viewed(&Machines::read().await, |view| view.with_history(history()))
+    let history = history().await;
+    Aggregator::viewed(&Machines::read().await, |view| view.with_history(history))
 }
 
 /// Node, type and last two values of each series.

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use octavo_model::catalog::{Placement, ProfileCatalog};
+use octavo_model::catalog::{GpuInstanceProfile, Placement, ProfileCatalog};
 use octavo_model::id::TypeName;
 use octavo_model::inventory::{
     Device, DeviceProcesses, GpuInstance, InstanceUse, MigState, Vendor,
@@ -157,13 +157,15 @@ fn fragmentation(
     holds: &BTreeMap<String, u64>,
 ) -> Option<Fragmentation> {
     let profiles = state.catalog.profiles().iter();
+    // On an A100, 3g.20gb and 4g.20gb have the same memory.
+    let size = |profile: &&GpuInstanceProfile| (profile.memory, profile.resources.compute_slices);
     let fits = |room: &MaxInstances, id: u32| room.get(&id).is_some_and(|count| *count > 0);
     let now = profiles.clone().filter(|profile| {
         fits(beside, profile.id) || holds.contains_key(ResourceName::mig(&profile.name).as_str())
     });
-    let now = now.max_by_key(|profile| profile.memory);
+    let now = now.max_by_key(size);
     let largest = profiles.filter(|profile| fits(rearranged, profile.id));
-    let largest = largest.max_by_key(|profile| profile.memory)?;
+    let largest = largest.max_by_key(size)?;
     let memory_now = now.map_or(0, |profile| profile.memory.get());
     let gain = largest.memory.get().checked_sub(memory_now).filter(|gain| *gain > 0)?;
     Some(Fragmentation {

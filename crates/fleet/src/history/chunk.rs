@@ -6,8 +6,8 @@
 //!   8 60 bytes             as they are
 //!   9 count (len value)*   runs of equal values
 //! ```
-//! The shortest form is used. DEFLATE is not used: it saves a fifth for busy devices and nothing for others, and takes many
-//! times as long, on the thread that receives reports (docs/performance.md, "History").
+//! The shortest form is used. DEFLATE is not used: it saves a fifth for busy devices and nothing for others
+//! (docs/performance.md, "History").
 
 /// Values per chunk.
 pub(super) const CHUNK: usize = 60;
@@ -67,12 +67,13 @@ pub(super) fn decode<'a>(bytes: &'a [u8], values: &mut Values) -> Option<&'a [u8
             }
             Some(rest)
         }
-        width => {
+        width if width < RAW => {
             let (base, rest) = rest.split_first()?;
             let (packed, rest) = rest.split_at_checked(size(width).checked_sub(2)?)?;
             unpack(packed, (width, *base), values);
             Some(rest)
         }
+        _ => None,
     }
 }
 
@@ -156,6 +157,12 @@ mod tests {
             runs.into_iter().flat_map(|(value, len)| std::iter::repeat_n(value, len)).collect()
         });
         prop_oneof![value, runs].prop_map(|all: Vec<u8>| std::array::from_fn(|at| all[at]))
+    }
+
+    #[test]
+    fn chunk_with_an_unknown_form_is_invalid() {
+        assert_eq!(decode(&[10; 79], &mut [0; CHUNK]), None);
+        assert_eq!(decode(&[u8::MAX; 600], &mut [0; CHUNK]), None);
     }
 
     proptest! {

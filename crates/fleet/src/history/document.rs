@@ -25,13 +25,13 @@ pub struct SeriesList {
     pub precision: u32,
     /// Time of the first sample since the aggregator started; absent before it. Earlier values are absent.
     pub begins: Option<String>,
-    /// Start of the first step.
-    pub start: String,
+    /// Start of the first step; absent before the first sample.
+    pub start: Option<String>,
     /// Length of a step in seconds.
     pub step_seconds: u64,
     /// Number of values per series.
     pub points: usize,
-    /// Number of devices and partitions of the fleet without a history, because the memory for it is used up.
+    /// Number of devices and partitions of the fleet without a history, because the memory for it is exhausted.
     pub without_room: usize,
     /// Human-readable explanation of missing data.
     pub notice: Option<String>,

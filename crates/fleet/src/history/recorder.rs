@@ -1,7 +1,8 @@
 //! The history of all nodes, within a limit of memory.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+use std::mem;
 use std::sync::Arc;
 
 use octavo_model::id::NodeName;
@@ -22,7 +23,10 @@ pub struct History {
     budget: usize,
     bytes: usize,
     series: usize,
-    without_room: usize,
+    /// Series of the last step without room.
+    without_room: Waiting,
+    /// Series of the step that is being recorded without room.
+    waiting: Waiting,
     /// First and last step with a sample of any device.
     first: Option<u32>,
     last: Option<u32>,
@@ -30,6 +34,13 @@ pub struct History {
 
 /// Series of a node, ordered by key.
 type NodeHistory = Vec<(SeriesKey, Series)>;
+
+/// Numbers of devices and partitions without a history.
+#[derive(Debug, Clone, Copy, Default)]
+struct Waiting {
+    devices: usize,
+    partitions: usize,
+}
 
 /// Size of a history.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -59,28 +70,63 @@ impl History {
     }
 
     /// Records the samples of all nodes at this time, in seconds since 1970. Does nothing unless a new step of 15 s has
-    /// begun: if the clock is set back, samples are recorded again once it reaches the last step.
+    /// begun. Times are those of the caller's clock: if it is wrong, so are all times of the history.
     pub fn record<'a>(
         &mut self,
         seconds: u64,
         reports: impl IntoIterator<Item = (&'a NodeName, &'a [DeviceSample])>,
     ) {
-        let Ok(step) = u32::try_from(seconds / SAMPLE_SECONDS) else { return };
-        if !self.is_enabled() || self.last.is_some_and(|last| step <= last) {
-            return;
+        let Some(step) = self.next_step(seconds) else { return };
+        self.record_nodes(step, reports);
+        let outdated = self.outdated(step);
+        self.seal(step, &outdated);
+        self.finish(step);
+    }
+
+    /// Step at this time, in seconds since 1970; `None` if it is not newer than the last one. It can be recorded in parts:
+    /// [`Self::record_nodes`] for all nodes, [`Self::seal`] for [`Self::outdated`], then [`Self::finish`].
+    pub fn next_step(&self, seconds: u64) -> Option<u32> {
+        let step = u32::try_from(seconds / SAMPLE_SECONDS).ok()?;
+        (self.is_enabled() && self.last.is_none_or(|last| last < step)).then_some(step)
+    }
+
+    /// Records the samples of some nodes. The windows of readers end before this step until [`Self::finish`].
+    pub fn record_nodes<'a>(
+        &mut self,
+        step: u32,
+        reports: impl IntoIterator<Item = (&'a NodeName, &'a [DeviceSample])>,
+    ) {
+        for (node, samples) in reports {
+            self.record_node(node, samples, step);
         }
-        if self.last.is_some_and(|last| chunk_of(last) < chunk_of(step)) {
-            self.retain(|_, _, series| {
+    }
+
+    /// Nodes with a series that has no sample in the chunk of this step; empty unless the step is the first of a chunk.
+    pub fn outdated(&self, step: u32) -> Vec<NodeName> {
+        if self.last.is_none_or(|last| chunk_of(last) == chunk_of(step)) {
+            return Vec::new();
+        }
+        let nodes = self.nodes.iter();
+        let outdated =
+            nodes.filter(|(_, all)| all.iter().any(|(_, series)| series.is_before(step)));
+        outdated.map(|(node, _)| node.clone()).collect()
+    }
+
+    /// Compresses the values of these nodes, and removes those that are too old.
+    pub fn seal(&mut self, step: u32, nodes: &[NodeName]) {
+        for node in nodes {
+            self.retain(node, |_, series| {
                 series.seal_before(step);
                 !series.is_empty()
             });
         }
-        self.without_room = 0;
-        for (node, samples) in reports {
-            self.record_node(node, samples, step);
-        }
+    }
+
+    /// Ends the recording of a step, and enforces the limit of memory.
+    pub fn finish(&mut self, step: u32) {
         self.first = self.first.or(Some(step));
         self.last = Some(step);
+        self.without_room = mem::take(&mut self.waiting);
         self.enforce_limit(step);
     }
 
@@ -90,18 +136,13 @@ impl History {
             bytes: self.bytes,
             budget: self.budget,
             series: self.series,
-            without_room: self.without_room,
+            without_room: self.without_room.sum(),
         }
     }
 
     /// Time of the first sample, in seconds since 1970; `None` before it.
     pub fn begins(&self) -> Option<u64> {
         self.first.map(|step| u64::from(step) * SAMPLE_SECONDS)
-    }
-
-    /// Time of the last sample, in seconds since 1970; `None` before the first one.
-    pub fn last_sample(&self) -> Option<u64> {
-        self.last.map(|step| u64::from(step) * SAMPLE_SECONDS)
     }
 
     /// Points of `span` up to the last sample.
@@ -133,16 +174,6 @@ impl History {
         SeriesSum::of(metric, window, found.map(|(_, series)| series))
     }
 
-    /// One metric of all devices of the fleet.
-    pub fn of_fleet(&self, metric: Metric, window: Window) -> Points {
-        let all = self.nodes.values().flat_map(|series| series.iter());
-        SeriesSum::of(
-            metric,
-            window,
-            all.filter(|(key, _)| key.partition.is_none()).map(|(_, series)| series),
-        )
-    }
-
     fn record_node(&mut self, node: &NodeName, samples: &[DeviceSample], step: u32) {
         if samples.is_empty() {
             return;
@@ -152,82 +183,116 @@ impl History {
         let all = Arc::make_mut(&mut self.nodes).entry(node.clone()).or_default();
         let all = Arc::make_mut(all);
         let before = (bytes_of(node, all), all.len());
-        all.reserve_exact(samples.len().saturating_sub(all.len()));
         let mut room = self.budget.saturating_sub(self.bytes);
+        let mut added = Vec::new();
         for sample in samples {
-            match all.binary_search_by(|(key, _)| key.cmp(&sample.key)) {
-                Ok(at) => {
-                    if let Some((_, series)) = all.get_mut(at) {
-                        series.record(sample, step);
-                    }
+            if let Ok(at) = all.binary_search_by(|(key, _)| key.cmp(&sample.key)) {
+                if let Some((_, series)) = all.get_mut(at) {
+                    series.record(sample, step);
                 }
-                Err(at) => {
-                    let series = Series::new(sample, step);
-                    let size = series.bytes(&sample.key).saturating_add(NODE_BYTES).max(average);
-                    if size <= room {
-                        room = room.saturating_sub(size);
-                        all.insert(at, (sample.key.clone(), series));
-                    } else {
-                        self.without_room = self.without_room.saturating_add(1);
-                    }
-                }
+                continue;
             }
+            let is_device = sample.key.partition.is_none();
+            let series = Series::new(sample, step);
+            let size = series.bytes(&sample.key).saturating_add(NODE_BYTES).max(average);
+            // Devices precede partitions: new partitions must not take the room that was made for devices.
+            if size <= room && (is_device || self.without_room.devices == 0) {
+                room = room.saturating_sub(size);
+                added.push((sample.key.clone(), series));
+            } else {
+                self.waiting.add(is_device);
+            }
+        }
+        if !added.is_empty() {
+            // Sorts once: a report can have thousands of new partitions.
+            all.reserve_exact(added.len());
+            all.append(&mut added);
+            all.sort_by(|(one, _), (other, _)| one.cmp(other));
+            all.dedup_by(|(one, _), (other, _)| one == other);
         }
         let after = (bytes_of(node, all), all.len());
         if all.is_empty() {
             Arc::make_mut(&mut self.nodes).remove(node);
         }
-        self.bytes = self.bytes.saturating_sub(before.0).saturating_add(after.0);
-        self.series = self.series.saturating_sub(before.1).saturating_add(after.1);
+        self.account(before, after);
     }
 
     /// Removes series until the limit is met: those without a recent sample first, then partitions, then those that
-    /// began last. For devices without a history, room is made only from series without a recent sample.
+    /// began last. Room for devices without a history is made from series without a recent sample and from partitions,
+    /// and room for partitions only from series without a recent sample.
     fn enforce_limit(&mut self, step: u32) {
         let is_over = self.bytes > self.budget;
-        if !is_over && self.without_room == 0 {
+        if !is_over && self.without_room.sum() == 0 {
             return;
         }
         let average = self.bytes.checked_div(self.series).unwrap_or_default();
-        let wanted = self.without_room.saturating_mul(average);
+        let for_all = self.without_room.sum().saturating_mul(average);
+        let for_devices = self.without_room.devices.saturating_mul(average);
         let all = self.nodes.iter().flat_map(|(node, all)| all.iter().map(move |one| (node, one)));
         let mut ranked: Vec<_> = all
             .map(|(node, (key, series))| {
                 let (first, last) = series.steps();
                 (last, key.partition.is_none(), Reverse(first), node, key, series.bytes(key))
             })
-            .filter(|(last, ..)| is_over || *last < step)
+            .filter(|(last, is_device, ..)| {
+                is_over || *last < step || (!is_device && for_devices > 0)
+            })
             .collect();
         ranked.sort_unstable();
         let mut left = self.bytes;
-        let mut removed = BTreeSet::new();
-        for (last, _, _, node, key, bytes) in ranked {
+        let mut removed: BTreeMap<NodeName, Vec<SeriesKey>> = BTreeMap::new();
+        for (last, is_device, _, node, key, bytes) in ranked {
             let is_current = last == step;
-            let wanted = if is_current { 0 } else { wanted };
+            let wanted = match (is_current, is_device) {
+                (false, _) => for_all,
+                (true, false) => for_devices,
+                (true, true) => 0,
+            };
             if left <= self.budget.saturating_sub(wanted) {
                 break;
             }
             left = left.saturating_sub(bytes);
-            self.without_room = self.without_room.saturating_add(usize::from(is_current));
-            removed.insert((node.clone(), key.clone()));
+            if is_current {
+                self.without_room.add(is_device);
+            }
+            removed.entry(node.clone()).or_default().push(key.clone());
         }
-        if !removed.is_empty() {
-            self.retain(|node, key, _| !removed.contains(&(node.clone(), key.clone())));
+        for (node, mut keys) in removed {
+            keys.sort_unstable();
+            self.retain(&node, |key, _| keys.binary_search(key).is_err());
         }
     }
 
-    /// Removes series that `keep` rejects.
-    fn retain(&mut self, mut keep: impl FnMut(&NodeName, &SeriesKey, &mut Series) -> bool) {
-        let (mut bytes, mut series) = (0_usize, 0_usize);
-        Arc::make_mut(&mut self.nodes).retain(|node, all| {
-            let all = Arc::make_mut(all);
-            all.retain_mut(|(key, series)| keep(node, key, series));
-            all.shrink_to_fit();
-            bytes = bytes.saturating_add(bytes_of(node, all));
-            series = series.saturating_add(all.len());
-            !all.is_empty()
-        });
-        (self.bytes, self.series) = (bytes, series);
+    /// Removes series of a node that `keep` rejects.
+    fn retain(&mut self, node: &NodeName, mut keep: impl FnMut(&SeriesKey, &mut Series) -> bool) {
+        let nodes = Arc::make_mut(&mut self.nodes);
+        let Some(all) = nodes.get_mut(node) else { return };
+        let all = Arc::make_mut(all);
+        let before = (bytes_of(node, all), all.len());
+        all.retain_mut(|(key, series)| keep(key, series));
+        all.shrink_to_fit();
+        let after = (bytes_of(node, all), all.len());
+        if all.is_empty() {
+            nodes.remove(node);
+        }
+        self.account(before, after);
+    }
+
+    /// Replaces the bytes and the number of series of a node.
+    fn account(&mut self, before: (usize, usize), after: (usize, usize)) {
+        self.bytes = self.bytes.saturating_sub(before.0).saturating_add(after.0);
+        self.series = self.series.saturating_sub(before.1).saturating_add(after.1);
+    }
+}
+
+impl Waiting {
+    fn add(&mut self, is_device: bool) {
+        let count = if is_device { &mut self.devices } else { &mut self.partitions };
+        *count = count.saturating_add(1);
+    }
+
+    fn sum(self) -> usize {
+        self.devices.saturating_add(self.partitions)
     }
 }
 

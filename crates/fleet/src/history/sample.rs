@@ -31,10 +31,16 @@ pub struct DeviceSample {
 /// Memory slices of a GPU in MIG mode. GPUs with four slices, such as A30, count each twice.
 const MEMORY_SLICES: u64 = 8;
 
-/// Samples of all devices and partitions of a node.
+/// Maximum number of partitions of a device, because agents choose what they report: a GPU has at most 7 GPU instances of 8
+/// compute instances each.
+const MAX_PARTITIONS: usize = 56;
+
+/// Samples of all devices and partitions of a node. The first of several devices with the same address counts.
 pub fn samples(usage: &Usage, types: &BTreeMap<PciAddress, TypeName>) -> Vec<DeviceSample> {
     let is_known = !usage.are_allocations_unknown;
-    let samples = usage.devices.iter().flat_map(|device| {
+    let mut addresses = BTreeSet::new();
+    let devices = usage.devices.iter().filter(|device| addresses.insert(device.pci));
+    let samples = devices.flat_map(|device| {
         let sample = |partition, memory: Option<MemoryUse>, sample| DeviceSample {
             key: SeriesKey { device: device.pci, partition },
             type_name: types.get(&device.pci).cloned(),
@@ -43,7 +49,7 @@ pub fn samples(usage: &Usage, types: &BTreeMap<PciAddress, TypeName>) -> Vec<Dev
         };
         let whole = sample(None, device.memory, Sample::of_device(device, is_known));
         let partitions = device.units.iter().filter(|unit| unit.gpu_instance.is_some());
-        let partitions = partitions.map(move |unit| {
+        let partitions = partitions.take(MAX_PARTITIONS).map(move |unit| {
             sample(
                 Some(unit.uuid.as_str().into()),
                 unit.memory,

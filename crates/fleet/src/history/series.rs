@@ -86,6 +86,11 @@ impl Series {
         (self.first, self.last)
     }
 
+    /// Returns whether its open chunk ends before `step`.
+    pub(super) fn is_before(&self, step: u32) -> bool {
+        self.chunk < chunk_of(step)
+    }
+
     /// Adds a sample, unless it is not newer than the last one.
     pub(super) fn record(&mut self, of: &DeviceSample, step: u32) {
         if step > self.last {
@@ -110,10 +115,10 @@ impl Series {
 
     /// Compresses chunks that end before `step`, and drops those that are too old.
     pub(super) fn seal_before(&mut self, step: u32) {
-        let chunk = chunk_of(step);
-        if chunk <= self.chunk {
+        if !self.is_before(step) {
             return;
         }
+        let chunk = chunk_of(step);
         let oldest = |span: Span| span.first_step(step) / span.steps_per_chunk();
         let values = self.open.each_ref().map(|open| open.as_ref().map(|open| &open.samples));
         self.sealed.push(self.chunk, values, oldest(Span::Hour));

@@ -155,7 +155,9 @@ proptest! {
                         prop_assert_eq!(device(&history, number, metric, window), expected);
                     }
                     let expected = model.points(&[0, 1, 2], metric, window);
-                    prop_assert_eq!(history.of_fleet(metric, window), expected, "{}", metric);
+                    let all = history.of_node(&node(0)).iter().map(|(_, series)| series);
+                    let sum = SeriesSum::of(metric, window, all);
+                    prop_assert_eq!(sum, expected, "{}", metric);
                 }
             }
         }
@@ -274,6 +276,41 @@ fn no_history_is_recorded_without_memory() {
     assert_eq!((history.status(), history.begins()), (HistoryStatus::default(), None));
 }
 
+fn partition(device: u8, uuid: String) -> DeviceSample {
+    let of = busy(device, 40);
+    DeviceSample { key: SeriesKey { partition: Some(uuid.into()), ..of.key }, ..of }
+}
+
+#[test]
+fn waiting_devices_take_the_room_of_current_partitions() {
+    let mut history = History::new(12_000);
+    let partitions = |step: u32| {
+        let new = (0..40).map(|number| partition(0, format!("MIG-{step}-{number:02}")));
+        std::iter::once(busy(0, 40)).chain(new).collect::<Vec<_>>()
+    };
+    let others = |count| (1..count).map(|number| (usize::from(number), vec![busy(number, 40)]));
+    record(&mut history, START, &[(0, partitions(0))]);
+    assert!(history.status().without_room > 0);
+    for step in 1..60 {
+        // The first node has new partitions in each step.
+        let all: Vec<_> = std::iter::once((0, partitions(step))).chain(others(6)).collect();
+        record(&mut history, START + step, &all);
+        assert!(history.status().bytes <= 12_000);
+    }
+    assert_eq!(history.nodes().count(), 6, "{:?}", history.status());
+}
+
+#[test]
+fn repeated_keys_are_recorded_once() {
+    let mut history = History::new(1 << 20);
+    let twice = || partition(0, "MIG-1".to_owned());
+    record(&mut history, START, &[(0, vec![twice(), busy(0, 40), twice(), busy(0, 80)])]);
+    let keys: Vec<&SeriesKey> = history.of_node(&node(0)).iter().map(|(key, _)| key).collect();
+    assert_eq!(keys, [&key(0), &twice().key]);
+    let window = history.window(Span::Hour, Step::Sample);
+    assert_eq!(device(&history, 0, Metric::Utilization, window).values.last(), Some(&Some(40)));
+}
+
 fn share(id: &str) -> ShareId {
     match id.split_once("::") {
         Some((uuid, number)) => ShareId::replica(uuid, number.parse().unwrap()),
@@ -369,16 +406,24 @@ fn samples_have_steps_of_the_precision_and_unknown_values_are_gaps() {
 }
 
 #[test]
+fn samples_of_a_device_are_limited() {
+    let mut usage = usage((0..3000).map(|number| unit(Some(number), None, &[])).collect());
+    usage.devices.push(usage.devices[0].clone());
+    assert_eq!(samples(&usage, &BTreeMap::new()).len(), 57);
+}
+
+#[test]
 fn steps_divide_their_span() {
+    let seconds_of = |step: Step| u64::from(step.samples()) * SAMPLE_SECONDS;
     for span in Span::ALL {
         for step in span.steps() {
             let window = Window::new(span, *step, START + 777);
-            assert_eq!(window.step_seconds(), step.seconds());
-            let seconds = u64::try_from(window.points()).unwrap() * step.seconds();
+            assert_eq!(window.step_seconds(), seconds_of(*step));
+            let seconds = u64::try_from(window.points()).unwrap() * seconds_of(*step);
             assert_eq!(seconds, if span == Span::Hour { 3600 } else { 86_400 });
             let last = u64::from(START + 777) * 15;
             let end = window.start() + seconds;
-            assert!((last + 1..=last + step.seconds()).contains(&end), "{span} {step}");
+            assert!((last + 1..=last + seconds_of(*step)).contains(&end), "{span} {step}");
         }
         assert!(span.steps().contains(&span.default_step()));
     }

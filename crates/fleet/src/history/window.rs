@@ -1,11 +1,11 @@
 //! Time range and resolution of a request.
 
-use strum::{Display, EnumString, IntoStaticStr};
+use strum::{Display, IntoStaticStr};
 
 use super::{SAMPLE_SECONDS, SAMPLES_PER_MINUTE};
 
 /// Length of the history.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Display, EnumString, IntoStaticStr)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Display, IntoStaticStr)]
 pub enum Span {
     /// The last hour, with a value every 15 s.
     #[default]
@@ -17,9 +17,7 @@ pub enum Span {
 }
 
 /// Time between two values of an answer.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Display, EnumString, IntoStaticStr,
-)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Display, IntoStaticStr)]
 pub enum Step {
     /// 15 seconds.
     #[strum(serialize = "15s")]
@@ -110,12 +108,7 @@ impl Step {
         self.into()
     }
 
-    /// Length in seconds.
-    pub fn seconds(self) -> u64 {
-        u64::from(self.samples()) * SAMPLE_SECONDS
-    }
-
-    fn samples(self) -> u32 {
+    pub(super) fn samples(self) -> u32 {
         match self {
             Self::Sample => 1,
             Self::Minute => SAMPLES_PER_MINUTE,

@@ -18,6 +18,10 @@ pub struct Search<'a> {
     window: Window,
     /// Remaining nodes; the next one is last.
     nodes: Vec<&'a NodeName>,
+    /// The current node, its remaining series, and the sum of the others.
+    node: Option<&'a NodeName>,
+    series: &'a [(SeriesKey, Series)],
+    sum: Option<SeriesSum>,
     /// Groups of several nodes.
     groups: BTreeMap<Option<TypeName>, SeriesSum>,
     items: Vec<SeriesRow>,
@@ -28,8 +32,8 @@ pub struct Search<'a> {
 const MAX_VALUES: usize = 100_000;
 /// Maximum number of groups of several nodes, because peers choose the types.
 const MAX_GROUPS: usize = 256;
-/// Number of series that are decoded per step: about a millisecond.
-const SERIES_PER_STEP: usize = 200;
+/// Number of series that are decoded per step.
+const SERIES_PER_STEP: usize = 50;
 
 impl<'a> Search<'a> {
     /// Prepares the search in the history of `fleet`, without decoding.
@@ -49,8 +53,18 @@ impl<'a> Search<'a> {
         nodes.reverse();
         let step = query.step.unwrap_or_else(|| query.window.default_step());
         let window = history.window(query.window, step);
-        let (groups, items) = (BTreeMap::new(), Vec::new());
-        Self { history, query, window, nodes, groups, items, most }
+        Self {
+            history,
+            query,
+            window,
+            nodes,
+            node: None,
+            series: &[],
+            sum: None,
+            groups: BTreeMap::new(),
+            items: Vec::new(),
+            most,
+        }
     }
 
     /// Points in time of the series.
@@ -58,17 +72,22 @@ impl<'a> Search<'a> {
         self.window
     }
 
-    /// Decodes some series; returns whether more have to be decoded.
+    /// Decodes up to [`SERIES_PER_STEP`] series; returns whether more have to be decoded.
     pub fn step(&mut self) -> Result<bool, QueryError> {
-        let (history, query) = (self.history, self.query);
-        let mut decoded = 0_usize;
-        while decoded < SERIES_PER_STEP {
+        for _ in 0..SERIES_PER_STEP {
+            if let Some(((key, series), rest)) = self.series.split_first() {
+                self.series = rest;
+                if self.query.accepts(key, series) {
+                    self.take(key, series)?;
+                }
+                continue;
+            }
+            self.end_node()?;
             let Some(node) = self.nodes.pop() else {
                 return Ok(false);
             };
-            let series = history.of_node(node);
-            decoded = decoded.saturating_add(series.len());
-            self.take(node, series.iter().filter(|(key, series)| query.accepts(key, series)))?;
+            self.node = Some(node);
+            self.series = self.history.of_node(node);
         }
         Ok(true)
     }
@@ -82,51 +101,46 @@ impl<'a> Search<'a> {
         Ok(self.items)
     }
 
-    fn take<'s>(
-        &mut self,
-        node: &NodeName,
-        series: impl Iterator<Item = &'s (SeriesKey, Series)>,
-    ) -> Result<(), QueryError> {
-        let metric = self.query.metric;
-        let name = || Some(node.to_string());
-        let devices = |(key, _): &&(SeriesKey, Series)| key.partition.is_none();
+    /// Adds a series of the current node.
+    fn take(&mut self, key: &SeriesKey, series: &Series) -> Result<(), QueryError> {
+        let (metric, window) = (self.query.metric, self.window);
+        let is_device = key.partition.is_none();
         match self.query.group_by {
             Grouping::Device => {
-                for (key, series) in series {
-                    let points = SeriesSum::of(metric, self.window, [series]);
-                    let is_measured = points.values.iter().any(Option::is_some);
-                    if key.partition.is_none() || is_measured {
-                        self.push(SeriesRow {
-                            node: name(),
-                            device: Some(key.device.to_string()),
-                            partition: key.partition.as_deref().map(str::to_owned),
-                            type_name: series.type_name().cloned(),
-                            devices: None,
-                            ..grouped(points)
-                        })?;
-                    }
+                let points = SeriesSum::of(metric, window, [series]);
+                if is_device || points.values.iter().any(Option::is_some) {
+                    self.push(SeriesRow {
+                        node: self.node.map(ToString::to_string),
+                        device: Some(key.device.to_string()),
+                        partition: key.partition.as_deref().map(str::to_owned),
+                        type_name: series.type_name().cloned(),
+                        devices: None,
+                        ..grouped(points)
+                    })?;
                 }
             }
-            Grouping::Node => {
-                let mut devices = series.filter(devices).map(|(_, series)| series).peekable();
-                if devices.peek().is_some() {
-                    let points = SeriesSum::of(metric, self.window, devices);
-                    self.push(SeriesRow { node: name(), ..grouped(points) })?;
-                }
+            Grouping::Node if is_device => {
+                self.sum.get_or_insert_with(|| SeriesSum::new(metric, window)).add(series);
             }
-            Grouping::Type | Grouping::All => {
-                for (_, series) in series.filter(devices) {
-                    let is_by_type = self.query.group_by == Grouping::Type;
-                    let group = series.type_name().filter(|_| is_by_type).cloned();
-                    if self.groups.len() >= MAX_GROUPS && !self.groups.contains_key(&group) {
-                        return Err(QueryError::TooManyValues { most: self.most });
-                    }
-                    let sum = || SeriesSum::new(metric, self.window);
-                    self.groups.entry(group).or_insert_with(sum).add(series);
+            Grouping::Type | Grouping::All if is_device => {
+                let is_by_type = self.query.group_by == Grouping::Type;
+                let group = series.type_name().filter(|_| is_by_type).cloned();
+                if self.groups.len() >= MAX_GROUPS && !self.groups.contains_key(&group) {
+                    return Err(QueryError::TooManyTypes { most: MAX_GROUPS });
                 }
+                let sum = || SeriesSum::new(metric, window);
+                self.groups.entry(group).or_insert_with(sum).add(series);
             }
+            Grouping::Node | Grouping::Type | Grouping::All => {}
         }
         Ok(())
+    }
+
+    /// Adds the row of the current node, if series are grouped by node.
+    fn end_node(&mut self) -> Result<(), QueryError> {
+        let Some(sum) = self.sum.take() else { return Ok(()) };
+        let node = self.node.map(ToString::to_string);
+        self.push(SeriesRow { node, ..grouped(sum.points()) })
     }
 
     fn push(&mut self, row: SeriesRow) -> Result<(), QueryError> {
@@ -273,6 +287,28 @@ mod tests {
         };
         assert_eq!(within(720), Ok(3));
         assert_eq!(within(719), Err(QueryError::TooManyValues { most: 719 }));
+    }
+
+    #[test]
+    fn too_many_types_are_refused() {
+        let mut history = History::new(1 << 24);
+        let samples: Vec<DeviceSample> =
+            (0..=250).map(|number| sample(number, None, &format!("type-{number}"), 10)).collect();
+        let nodes: [NodeName; 2] = ["a".parse().unwrap(), "b".parse().unwrap()];
+        let more: Vec<DeviceSample> =
+            (0..9).map(|number| sample(number, None, &format!("other-{number}"), 10)).collect();
+        history.record(1_800_000_000, [(&nodes[0], &samples[..]), (&nodes[1], &more[..])]);
+        let (fleet, query) = (Fleet::default(), Query::default());
+        let mut search = Search::new(&history, &fleet, &query);
+        let mut steps = 0;
+        let error = loop {
+            match search.step() {
+                Ok(_) => steps += 1,
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(error, QueryError::TooManyTypes { most: 256 });
+        assert_eq!((steps, error.parameter()), (5, "groupBy"));
     }
 
     #[test]

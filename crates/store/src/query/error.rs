@@ -60,6 +60,14 @@ pub enum QueryError {
         /// Maximum number of values.
         most: usize,
     },
+    /// Answer with too many groups.
+    #[error(
+        "the devices have more than {most} types; set another groupBy, or filter by node, type or selector"
+    )]
+    TooManyTypes {
+        /// Maximum number of types.
+        most: usize,
+    },
     /// Invalid value.
     #[error("the parameter {parameter} cannot be {value:?}; valid values: {allowed}")]
     Value {
@@ -96,7 +104,7 @@ impl QueryError {
                 name
             }
             Self::TooMany { parameter, .. } | Self::Value { parameter, .. } => parameter,
-            Self::TooManyValues { .. } => "groupBy",
+            Self::TooManyValues { .. } | Self::TooManyTypes { .. } => "groupBy",
             Self::Type { .. } => "type",
             Self::Selector(_) => "selector",
             Self::Continue(_) => "continue",

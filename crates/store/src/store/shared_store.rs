@@ -63,10 +63,10 @@ impl SharedStore {
         sweeps.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
-                _ = sweeps.tick() => self.with(|store, now| {
-                    store.sweep(now);
-                    store.record_history(now, self.clock.wall(now));
-                }),
+                _ = sweeps.tick() => {
+                    self.with(Store::sweep);
+                    self.record_history().await;
+                }
                 () = self.due.notified() => {
                     if let Some(wait) = self.with(|store, now| store.due(now)) {
                         // Changes during the delay are published together.
@@ -75,6 +75,18 @@ impl SharedStore {
                     }
                 }
             }
+        }
+    }
+
+    /// Adds the last report of each node to the history, once per step. A stale node has a gap.
+    async fn record_history(&self) {
+        let due = self.with(|store, now| {
+            let step = store.history().next_step(self.clock.wall(now))?;
+            Some((step, store.history().clone(), store.samples(now)))
+        });
+        if let Some((step, history, samples)) = due {
+            history.record(step, &samples).await;
+            self.with(|store, _| store.measure_history());
         }
     }
 }

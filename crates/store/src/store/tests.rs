@@ -3,7 +3,8 @@
 mod full;
 mod model;
 
-use octavo_fleet::history::{Metric, Span, Step};
+use jiff::Timestamp;
+use octavo_fleet::history::{History, Metric, Span, Step};
 use octavo_model::inventory::{Inventory, NvmlState};
 use octavo_model::reading::Percent;
 use octavo_node::sharing::usage::{DeviceUsage, Usage};
@@ -197,8 +198,8 @@ fn node_appears_with_its_first_status_and_not_before() {
     assert_eq!(node.agent_version, "1.2.3");
 }
 
-#[test]
-fn history_has_the_last_report_of_fresh_nodes_once_per_step() {
+#[tokio::test]
+async fn history_has_the_last_report_of_fresh_nodes_once_per_step() {
     let mut world = World::new(9);
     let usage = Usage {
         devices: vec![DeviceUsage {
@@ -217,31 +218,39 @@ fn history_has_the_last_report_of_fresh_nodes_once_per_step() {
     let mut agent = Agent::with("n", all.chain([status::encode_usage(&usage)]).collect());
     world.connect(&mut agent).unwrap();
     let start = Timestamp::from_second(1_800_000_000).unwrap();
-    let record = |world: &mut World, seconds: u64| {
+    let record = async |world: &mut World, seconds: u64| {
         world.now = Moment::from_millis(seconds * 1000);
+        let history = world.store.history();
         let passed = Duration::from_secs(seconds);
-        world.store.record_history(world.now, start.checked_add(passed).unwrap());
+        if let Some(step) = history.next_step(start.checked_add(passed).unwrap()) {
+            history.record(step, &world.store.samples(world.now)).await;
+        }
+    };
+    let utilization = |history: &History| {
+        let window = history.window(Span::Hour, Step::Sample);
+        let (node, key) = ("n".parse().unwrap(), &history.of_node(&"n".parse().unwrap())[0].0);
+        history.of_device(&node, key, Metric::Utilization, window)
     };
     // The report becomes stale after 10 s, and the agent confirms it after 31 s.
     for seconds in [0, 1, 14, 15, 30] {
-        record(&mut world, seconds);
+        record(&mut world, seconds).await;
     }
     world.now = Moment::from_millis(31_000);
     let heartbeat = agent.sender.heartbeat().unwrap();
     world.handle(&agent, &heartbeat).unwrap();
     for seconds in [32, 45] {
-        record(&mut world, seconds);
+        record(&mut world, seconds).await;
     }
     let history = world.store.history().current();
-    let points = history.of_fleet(Metric::Utilization, history.window(Span::Hour, Step::Sample));
+    let points = utilization(&history);
     let values = &points.values[points.values.len() - 4..];
     assert_eq!(values, [Some(40), None, None, None]);
     assert_eq!(history.status().series, 1);
-    record(&mut world, 59);
+    record(&mut world, 59).await;
     world.handle(&agent, &heartbeat).unwrap();
-    record(&mut world, 60);
+    record(&mut world, 60).await;
     let history = world.store.history().current();
-    let points = history.of_fleet(Metric::Utilization, history.window(Span::Hour, Step::Sample));
+    let points = utilization(&history);
     assert_eq!(points.values.last(), Some(&Some(40)));
 }
 

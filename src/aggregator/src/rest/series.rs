@@ -17,8 +17,8 @@ use super::{Api, openapi};
 
 /// Get the utilization, memory, power, temperature or allocation of devices over time
 ///
-/// For a group of devices, the value is the sum of their power, their highest temperature, or the mean of the other metrics; the mean
-/// of memory is weighted by the devices' memory.
+/// For a group of devices: power is the sum of all devices, temperature the highest value, and other metrics the mean. The mean of
+/// memory is weighted by the devices' memory.
 #[utoipa::path(
     get,
     path = "/api/v1/series",
@@ -60,7 +60,7 @@ pub(super) async fn series(
         unit: query.metric.unit().to_owned(),
         precision: query.metric.precision(),
         begins: history.begins().map(|begins| timestamp(begins).to_string()),
-        start: timestamp(window.start()).to_string(),
+        start: history.begins().map(|_| timestamp(window.start()).to_string()),
         step_seconds: window.step_seconds(),
         points: window.points(),
         without_room: status.without_room,
@@ -78,7 +78,7 @@ fn notice(history: &History, window: Window) -> Option<String> {
     let status = history.status();
     if status.without_room > 0 {
         return Some(format!(
-            "{} devices and partitions have no history: --history-memory is used up",
+            "{} devices and partitions have no history: --history-memory is exhausted",
             status.without_room
         ));
     }
