@@ -139,7 +139,7 @@
     // A refresh does not cancel a load that the user started. The outcome of an action stays on the page until the user
     // navigates, because its address alone does not reproduce it.
     if (document.querySelector("[data-still]")) return;
-    // A large map updates less often, because each update sends the whole page.
+    // A page that takes long to build or to send, such as a large map, updates less often.
     const slow = document.querySelector("[data-refresh-ms]");
     if (slow && performance.now() - lastLoad < Number(slow.dataset.refreshMs)) return;
     if (!document.hidden && under_way === null) again();

@@ -62,7 +62,7 @@ pub(super) async fn show(
     if uri.query().is_some_and(|query| !query.is_empty()) {
         return redirect_to_list(uri).await.into_response();
     }
-    match site.availability.latest().await {
+    match site.availability.current().await {
         Some(latest) => {
             let origin = origin(&uri, &headers);
             html(StatusCode::OK, &page(&site.availability, &latest, &visibility, &origin))

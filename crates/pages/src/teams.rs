@@ -19,7 +19,9 @@ use tokio::task::yield_now;
 
 use super::address::{encoded, query_parameter};
 use super::assets::Assets;
-use super::badges::{count_noun, format_age, format_memory, printable, product_name, starting};
+use super::badges::{
+    count_noun, format_age, format_memory, millis, printable, product_name, starting,
+};
 use super::overview::demand::{PendingPods, pending_by_namespace};
 use super::{PageState, html, origin};
 
@@ -48,8 +50,11 @@ struct TeamsPage {
     notes: Vec<String>,
     idle: Vec<IdleRow>,
     /// Number of idle allocations that are not shown.
-    more_idle: usize,
+    more_idle: u64,
     pending: PendingPods,
+    /// Age of the figures on pending pods.
+    age: String,
+    age_ms: u64,
     origin: String,
     /// Parameter of the same request to the API.
     query: String,
@@ -83,9 +88,10 @@ struct MemoryUse {
 /// Allocation without a process.
 #[derive(Debug)]
 struct IdleRow {
+    id: String,
     namespace: String,
     pod: String,
-    has: String,
+    allocation: String,
     /// Device and node; empty if the reader may not list nodes.
     device: String,
     node: String,
@@ -101,13 +107,13 @@ pub(super) async fn show(
     uri: Uri,
     headers: HeaderMap,
 ) -> Response {
-    let Some(latest) = site.availability.latest().await else {
+    let Some(latest) = site.availability.current().await else {
         return StatusCode::INTERNAL_SERVER_ERROR.into_response();
     };
     let namespace = query_parameter(&uri, "namespace");
     let namespace = namespace.as_deref().map(str::trim).filter(|name| !name.is_empty());
     let fleet = site.view.fleet();
-    let mut summary = Summary::new(&fleet, site.view.clock().now());
+    let mut summary = Summary::new(&fleet, site.view.clock().now()).of_namespace(namespace);
     // Other tasks share this thread.
     while summary.step() {
         yield_now().await;
@@ -123,28 +129,35 @@ fn page(
     namespace: Option<&str>,
     origin: &str,
 ) -> TeamsPage {
-    let is_shown = |name: &str| namespace.is_none_or(|wanted| wanted == name);
-    let teams = totals.teams.iter().filter(|((name, _), _)| is_shown(name));
+    let rows = totals.teams.iter().take(MAX_ROWS);
     let rows: Vec<TeamRow> =
-        teams.map(|((name, kind), usage)| TeamRow::of(name, kind.as_ref(), usage)).collect();
-    let idle = totals.idle.iter().filter(|(_, holder)| is_shown(&holder.namespace));
-    let idle: Vec<IdleRow> =
-        idle.map(|(node, holder)| IdleRow::of(node, holder, (latest, visibility.nodes))).collect();
+        rows.map(|((name, kind), usage)| TeamRow::of(name, kind.as_ref(), usage)).collect();
+    let more = totals.teams.len().saturating_sub(rows.len());
+    let idle = totals.idle.iter().take(MAX_IDLE_ROWS).enumerate();
+    let idle: Vec<IdleRow> = idle
+        .map(|(number, holder)| IdleRow::of(number, holder, (latest, visibility.nodes)))
+        .collect();
+    let more_idle = u64::try_from(totals.idle.len().saturating_sub(idle.len())).unwrap_or(u64::MAX);
     let availability = &latest.availability;
-    let Age { error, .. } = counter.age(latest);
+    let Age { age, error, .. } = counter.age(latest);
     TeamsPage {
         assets: Assets::links(),
         nodes: visibility.nodes,
         namespace: namespace.unwrap_or_default().to_owned(),
         starting: starting(counter.view(), visibility),
         error: error.map(|why| visibility.disclose(why, CLUSTER_UNREADABLE)),
-        caption: count_noun(rows.len(), "row", "rows"),
-        more: rows.len().saturating_sub(MAX_ROWS),
-        rows: rows.into_iter().take(MAX_ROWS).collect(),
+        caption: match more {
+            0 => count_noun(rows.len(), "row", "rows"),
+            _ => format!("{} of {} rows", rows.len(), totals.teams.len()),
+        },
+        more,
+        rows,
         notes: notes(totals),
-        more_idle: idle.len().saturating_sub(MAX_IDLE_ROWS),
-        idle: idle.into_iter().take(MAX_IDLE_ROWS).collect(),
+        more_idle: totals.omitted_idle.saturating_add(more_idle),
+        idle,
         pending: pending_by_namespace(availability, counter.has_cluster(), namespace),
+        age: format_age(age),
+        age_ms: millis(age),
         origin: origin.to_owned(),
         query: namespace.map_or_else(String::new, |name| format!("?namespace={}", encoded(name))),
     }
@@ -196,7 +209,8 @@ impl TeamRow {
             pods: held.pods,
             allocated: allocated(held),
             memory,
-            utilization: { usage.mean_utilization() }
+            utilization: usage
+                .mean_utilization()
                 .map_or_else(|| "-".to_owned(), |mean| format!("{mean} %")),
             idle,
             over_share: usage.over_share,
@@ -221,8 +235,8 @@ fn allocated(counts: HoldingCounts) -> String {
 
 impl IdleRow {
     fn of(
-        node: &NodeName,
-        holder: &IdleHolder,
+        number: usize,
+        (node, holder): &(NodeName, IdleHolder),
         (latest, sees_nodes): (&AvailabilityCount, bool),
     ) -> Self {
         let started = latest.pod_started_at(&holder.namespace, &holder.pod);
@@ -238,9 +252,10 @@ impl IdleRow {
             (None, None) => "whole device".to_owned(),
         };
         Self {
+            id: format!("idle-{number}"),
             namespace: printable(&holder.namespace),
             pod: printable(&holder.pod),
-            has: format!("{}, {what}", product_name(&kind)),
+            allocation: format!("{}, {what}", product_name(&kind)),
             device: if sees_nodes { printable(&holder.device) } else { String::new() },
             node: if sees_nodes { node.to_string() } else { String::new() },
             memory: match holder.memory_mib {

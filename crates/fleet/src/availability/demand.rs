@@ -1,17 +1,21 @@
 //! Pods that wait for accelerators: what each namespace waits for, and why.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
+
+use octavo_model::text::count_noun;
 
 use super::pending::{matches_node, requested_key};
 use super::row::{RowKey, RowNodes};
 use super::shape::Shape;
 use super::unit_type::UnitType;
 use crate::cluster::{
-    Amounts, ClusterNode, ClusterSnapshot, PlacementObstacle, PodRequirements, placement_obstacle,
+    Amounts, ClusterNode, ClusterSnapshot, PODS, PlacementObstacle, PodRequirements,
+    placement_obstacle,
 };
 
-/// Maximum number of distinct requests whose obstacles are determined, because each is compared with every node that
-/// has the resource.
+/// Maximum number of distinct requests whose obstacles are determined, those with the most pods first, because each is
+/// compared with every node that has the resource.
 const MAX_EXPLAINED: usize = 64;
 /// Maximum number of groups, because anyone who may create pods chooses their content.
 pub const MAX_DEMANDS: usize = 1024;
@@ -21,7 +25,8 @@ pub const MAX_DEMANDS: usize = 1024;
 pub struct Demand {
     /// Their namespace.
     pub namespace: String,
-    /// Type that they request; unknown if they accept several, or if no node has one that matches.
+    /// Type that they request; unknown if they accept several, or if no node has one that matches. Without obstacles,
+    /// it is the type in their node selector.
     pub kind: UnitType,
     /// Resource that they request.
     pub resource: String,
@@ -29,6 +34,9 @@ pub struct Demand {
     pub shape: Shape,
     /// Number of pods.
     pub pods: u64,
+    /// Number of these pods that no other demand includes in this number, so that the sum over all demands counts each
+    /// pod once. A pod with several resources counts for the first one.
+    pub distinct_pods: u64,
     /// Total number of units that they request.
     pub units: u64,
     /// Number of nodes by the obstacle; `None` if it was not determined, because there are too many different requests.
@@ -47,6 +55,8 @@ pub enum Obstacle {
     Occupied,
     /// Enough units are free, but not enough CPU, memory or other resources.
     OtherResources,
+    /// The node never has as many units as the pod requests.
+    TooSmall,
     /// The node is cordoned.
     Cordoned,
     /// The pod does not tolerate a taint of the node.
@@ -56,9 +66,11 @@ pub enum Obstacle {
 }
 
 impl Obstacle {
-    /// Describes the obstacle on these nodes, as the end of a sentence: `too few units are free on 3 nodes`.
+    /// Describes the obstacle on these nodes, as a clause: `too few units are free on 3 nodes`.
     pub fn describe(self, nodes: u32) -> String {
-        let on = if nodes == 1 { "1 node".to_owned() } else { format!("{nodes} nodes") };
+        let count =
+            |one, several| count_noun(usize::try_from(nodes).unwrap_or(usize::MAX), one, several);
+        let on = count("node", "nodes");
         match self {
             Self::Nothing => {
                 format!("there is room on {on}: the scheduler has not placed them yet")
@@ -67,9 +79,13 @@ impl Obstacle {
             Self::OtherResources => {
                 format!("too little CPU, memory or another resource is free on {on}")
             }
-            Self::Cordoned => format!("{on} cordoned"),
-            Self::Tainted => format!("a taint of {on} is not tolerated"),
-            Self::NotSelected => format!("{on} excluded by the node selector or affinity"),
+            Self::TooSmall => {
+                let have = count("node has", "nodes have");
+                format!("{have} fewer units than the pod requests")
+            }
+            Self::Cordoned => count("node is cordoned", "nodes are cordoned"),
+            Self::Tainted => format!("the pod does not tolerate a taint of {on}"),
+            Self::NotSelected => format!("the node selector or affinity excludes {on}"),
         }
     }
 }
@@ -88,36 +104,58 @@ pub(super) fn demands(
             *pods = pods.saturating_add(1);
         }
     }
-    let mut groups: BTreeMap<(&str, RowKey, Option<Obstacles>), (u64, u64)> = BTreeMap::new();
+    let requests = requests.into_iter();
+    let mut requests: Vec<_> = requests
+        .map(|(wants, namespaces)| {
+            let pods = namespaces.values().fold(0_u64, |sum, pods| sum.saturating_add(*pods));
+            (pods, wants, namespaces)
+        })
+        .collect();
+    requests.sort_by_key(|(pods, ..)| Reverse(*pods));
+    let mut groups: BTreeMap<(&str, RowKey, Option<Obstacles>), PodCounts> = BTreeMap::new();
     let mut omitted = 0_u64;
-    for (place, (wants, namespaces)) in requests.into_iter().enumerate() {
-        for (resource, each) in wants.amounts.accelerators() {
-            let obstacles = (place < MAX_EXPLAINED)
-                .then(|| obstacles(wants, members_with(members, resource), held));
-            let key = requested(wants, resource, members);
+    for (place, (_, wants, namespaces)) in requests.into_iter().enumerate() {
+        for (number, (resource, each)) in wants.amounts.accelerators().enumerate() {
+            let (key, obstacles) = if place < MAX_EXPLAINED {
+                let obstacles = obstacles(wants, members_with(members, resource), held);
+                (requested(wants, resource, members), Some(obstacles))
+            } else {
+                (requested_key(wants, resource), None)
+            };
             for (namespace, pods) in &namespaces {
+                let distinct = if number == 0 { *pods } else { 0 };
                 let group = (*namespace, key.clone(), obstacles.clone());
                 if groups.len() >= MAX_DEMANDS && !groups.contains_key(&group) {
-                    omitted = omitted.saturating_add(*pods);
+                    omitted = omitted.saturating_add(distinct);
                     continue;
                 }
-                let (all_pods, units) = groups.entry(group).or_default();
-                *all_pods = all_pods.saturating_add(*pods);
-                *units = units.saturating_add(pods.saturating_mul(each));
+                let counts = groups.entry(group).or_default();
+                counts.pods = counts.pods.saturating_add(*pods);
+                counts.distinct = counts.distinct.saturating_add(distinct);
+                counts.units = counts.units.saturating_add(pods.saturating_mul(each));
             }
         }
     }
     let groups = groups.into_iter();
-    let groups = groups.map(|((namespace, key, obstacles), (pods, units))| Demand {
+    let groups = groups.map(|((namespace, key, obstacles), counts)| Demand {
         namespace: namespace.to_owned(),
         kind: key.kind,
         resource: key.resource,
         shape: key.shape,
-        pods,
-        units,
+        pods: counts.pods,
+        distinct_pods: counts.distinct,
+        units: counts.units,
         obstacles,
     });
     (groups.collect(), omitted)
+}
+
+/// Numbers of a group.
+#[derive(Debug, Clone, Copy, Default)]
+struct PodCounts {
+    pods: u64,
+    distinct: u64,
+    units: u64,
 }
 
 /// Nodes that have a resource.
@@ -154,14 +192,17 @@ fn obstacle(wants: &PodRequirements, node: &ClusterNode, held: Option<&Amounts>)
         }
         None => {}
     }
-    let mut free = node.allocatable.clone();
-    if let Some(held) = held {
-        free.subtract(held);
-    }
-    let mut accelerators = wants.amounts.accelerators();
-    if accelerators.any(|(name, count)| free.get(name) < count) {
+    let has = |name: &str, count: u64| node.allocatable.get(name) >= count;
+    let has_free = |name: &str, count: u64| {
+        let held = held.map_or(0, |held| held.get(name));
+        node.allocatable.get(name).saturating_sub(held) >= count
+    };
+    if wants.amounts.accelerators().any(|(name, count)| !has(name, count)) {
+        Obstacle::TooSmall
+    } else if wants.amounts.accelerators().any(|(name, count)| !has_free(name, count)) {
         Obstacle::Occupied
-    } else if free.how_many_fit(&wants.amounts) == 0 {
+    } else if wants.amounts.iter().any(|(name, count)| !has_free(name, count)) || !has_free(PODS, 1)
+    {
         Obstacle::OtherResources
     } else {
         Obstacle::Nothing

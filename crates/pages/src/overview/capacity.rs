@@ -47,35 +47,39 @@ pub(super) struct CapacityCell {
 
 /// Rows of the types that `visibility` shows, those with the most free capacity first.
 pub(super) fn rows(availability: &Availability, visibility: &Visibility) -> Vec<CapacityRow> {
-    let mut rows: Vec<CapacityRow> = Vec::new();
-    let seen = availability.rows.iter();
-    let seen = seen.filter(|row| visibility.shows_type(row.key.kind.as_str()));
+    let types = availability.rows.chunk_by(|one, other| one.key.kind == other.key.kind);
+    let seen = types.filter_map(|rows| {
+        let kind = &rows.first()?.key.kind;
+        visibility
+            .shows_type(kind.as_str())
+            .then(|| CapacityRow::of(kind, rows, availability.basis))
+    });
     // A type that no node has is shown with the pending pods only.
-    for row in seen.filter(|row| row.nodes > 0) {
-        let name = row.key.kind.as_str();
-        if rows.last().is_none_or(|last| last.name != name) {
-            rows.push(CapacityRow::empty(&row.key.kind));
-        }
-        if let Some(last) = rows.last_mut() {
-            last.add(row, availability.basis);
-        }
-    }
+    let mut rows: Vec<CapacityRow> = seen.filter(CapacityRow::has_units).collect();
     rows.sort_by_key(|row| Reverse(row.free));
     rows
 }
 
 impl CapacityRow {
-    fn empty(kind: &UnitType) -> Self {
+    fn of(kind: &UnitType, rows: &[Row], basis: CountBasis) -> Self {
         let column = |label| CapacityColumn { label, cells: Vec::new() };
-        Self {
+        let mut all = Self {
             id: format!("capacity-{}", kind.as_str()),
             href: format!("/availability#{}", type_anchor(kind)),
             product: product_name(kind),
             name: kind.as_str().to_owned(),
             columns: [column("Whole"), column("Partitions"), column("Shared")],
-            pending: 0,
+            pending: pending(rows),
             free: 0,
+        };
+        for row in rows.iter().filter(|row| row.nodes > 0) {
+            all.add(row, basis);
         }
+        all
+    }
+
+    fn has_units(&self) -> bool {
+        self.columns.iter().any(|column| !column.cells.is_empty())
     }
 
     fn add(&mut self, row: &Row, basis: CountBasis) {
@@ -84,7 +88,6 @@ impl CapacityRow {
         // A shared unit has only a part of the memory.
         let free = if is_shared { row.free } else { row.free.saturating_mul(memory) };
         self.free = self.free.saturating_add(free);
-        self.pending = self.pending.max(row.pending.pods);
         let [whole, partitions, shared] = &mut self.columns;
         let (column, shape) = match &row.key.shape {
             Shape::Device => (whole, None),
@@ -95,6 +98,14 @@ impl CapacityRow {
         };
         column.cells.push(cell(row, shape, basis));
     }
+}
+
+/// Number of pods that wait for units of a type with these rows. A pod counts in each row of the resource that it
+/// requests.
+fn pending(rows: &[Row]) -> u64 {
+    let resources = rows.chunk_by(|one, other| one.key.resource == other.key.resource);
+    let most = resources.filter_map(|rows| rows.iter().map(|row| row.pending.pods).max());
+    most.fold(0, u64::saturating_add)
 }
 
 fn cell(row: &Row, shape: Option<String>, basis: CountBasis) -> CapacityCell {

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use octavo_fleet::access::Visibility;
+use octavo_fleet::access::{Visibility, VisibleTypes};
 use octavo_fleet::availability::{
     Availability, CountBasis, Demand, Obstacle, Obstacles, Shape, UnitType,
 };
@@ -25,6 +25,10 @@ pub(crate) struct PendingPods {
     pub(crate) rows: Vec<DemandRow>,
     /// Number of pods that are not shown.
     pub(crate) more: u64,
+    /// Whether further pods of other teams or types may wait, whose number is not shown.
+    pub(crate) is_incomplete: bool,
+    /// Text if no pod waits.
+    pub(crate) none: &'static str,
 }
 
 /// Pending pods with the same request and reason.
@@ -54,7 +58,9 @@ pub(super) fn pending(
     let seen = availability.demands.iter();
     let seen = seen.filter(|one| visibility.shows_type(one.kind.as_str()));
     let seen = seen.map(|one| ("", one));
-    collect(availability, is_followed, seen)
+    let is_all = visibility.types == VisibleTypes::All;
+    let limited = (!is_all).then_some("No pod requests one of the types that you can view.");
+    collect(availability, is_followed, limited, seen)
 }
 
 /// Pending pods by namespace; of one namespace, if it is given.
@@ -66,53 +72,74 @@ pub(crate) fn pending_by_namespace(
     let seen = availability.demands.iter();
     let seen = seen.filter(|one| namespace.is_none_or(|wanted| wanted == one.namespace));
     let seen = seen.map(|one| (one.namespace.as_str(), one));
-    collect(availability, is_followed, seen)
+    let limited = namespace.map(|_| "No pod of this namespace waits for an accelerator.");
+    collect(availability, is_followed, limited, seen)
 }
 
+/// Groups the pods that are `seen`. If these are not all, `limited` is the text for none.
 fn collect<'a>(
     availability: &'a Availability,
     is_followed: bool,
+    limited: Option<&'static str>,
     seen: impl Iterator<Item = (&'a str, &'a Demand)>,
 ) -> PendingPods {
-    let mut groups: BTreeMap<Group<'_>, (u64, u64)> = BTreeMap::new();
+    let mut groups: BTreeMap<Group<'_>, Counts> = BTreeMap::new();
     let mut all = 0_u64;
     for (namespace, one) in seen {
         let group =
             (namespace, &one.kind, one.resource.as_str(), &one.shape, one.obstacles.as_ref());
-        let (pods, units) = groups.entry(group).or_default();
-        *pods = pods.saturating_add(one.pods);
-        *units = units.saturating_add(one.units);
-        all = all.saturating_add(one.pods);
+        let counts = groups.entry(group).or_default();
+        counts.pods = counts.pods.saturating_add(one.pods);
+        counts.distinct = counts.distinct.saturating_add(one.distinct_pods);
+        counts.units = counts.units.saturating_add(one.units);
+        all = all.saturating_add(one.distinct_pods);
     }
     let mut groups: Vec<_> = groups.into_iter().collect();
-    groups.sort_by_key(|((namespace, ..), (pods, _))| (*namespace, Reverse(*pods)));
+    groups.sort_by_key(|((namespace, ..), counts)| (*namespace, Reverse(counts.pods)));
+    // The first resource of a pod may be one that the reader does not see.
+    let most = groups.iter().map(|(_, counts)| counts.pods).max();
+    // The number of omitted pods covers all namespaces and types.
+    let omitted = if limited.is_none() { availability.omitted_pods } else { 0 };
     let more = groups.iter().skip(MAX_ROWS);
-    let more =
-        more.fold(availability.omitted_pods, |sum, (_, (pods, _))| sum.saturating_add(*pods));
+    let more = more.fold(omitted, |sum, (_, counts)| sum.saturating_add(counts.distinct));
     let shown = groups.into_iter().take(MAX_ROWS).enumerate();
     PendingPods {
         is_followed,
         is_known: availability.basis == CountBasis::Cluster,
-        pods: all,
+        pods: all.max(most.unwrap_or(0)).saturating_add(omitted),
         rows: shown.map(|(number, one)| row(availability, number, one)).collect(),
         more,
+        is_incomplete: limited.is_some() && availability.omitted_pods > 0,
+        none: limited.unwrap_or("No pod waits for an accelerator."),
     }
+}
+
+/// Numbers of a group: its pods, those that are counted in it only, and the units that they request.
+#[derive(Debug, Clone, Copy, Default)]
+struct Counts {
+    pods: u64,
+    distinct: u64,
+    units: u64,
 }
 
 fn row(
     availability: &Availability,
     number: usize,
-    ((namespace, kind, resource, shape, obstacles), (pods, units)): (Group<'_>, (u64, u64)),
+    ((namespace, kind, resource, shape, obstacles), counts): (Group<'_>, Counts),
 ) -> DemandRow {
     let mut rows = availability.rows.iter();
     let capacity = rows.find(|row| {
         (&row.key.kind, row.key.resource.as_str(), &row.key.shape) == (kind, resource, shape)
     });
+    // The wait time of a row is that until one unit is free.
+    let is_occupied = obstacles.is_some_and(|all| all.contains_key(&Obstacle::Occupied));
+    let capacity =
+        capacity.filter(|row| is_occupied && counts.units == counts.pods && row.nodes > 0);
     DemandRow {
         id: format!("pending-{number}"),
         namespace: namespace.to_owned(),
-        pods,
-        units,
+        pods: counts.pods,
+        units: counts.units,
         product: match kind {
             UnitType::Known(_) => product_name(kind),
             UnitType::Mixed | UnitType::Unknown => "any type".to_owned(),
@@ -120,7 +147,7 @@ fn row(
         shape: shape_words(shape),
         resource: resource.to_owned(),
         reasons: reasons(obstacles),
-        wait: capacity.filter(|row| row.nodes > 0).and_then(|row| wait(row.wait)),
+        wait: capacity.and_then(|row| wait(row.wait)),
     }
 }
 
@@ -143,6 +170,9 @@ fn reasons(obstacles: Option<&Obstacles>) -> Vec<String> {
     };
     if obstacles.is_empty() {
         return vec!["no node has this resource".to_owned()];
+    }
+    if obstacles.keys().all(|one| *one == Obstacle::TooSmall) {
+        return vec!["no node has so many units".to_owned()];
     }
     // Nodes that the pod does not select matter only if it selects none.
     let is_selective = obstacles.keys().any(|one| *one != Obstacle::NotSelected);

@@ -10,7 +10,7 @@ use octavo_store::clock::Moment;
 use octavo_store::fleet::{Fleet, Node};
 
 use crate::address::{LIST, encoded};
-use crate::badges::{Badge, device_state, node_state};
+use crate::badges::{Badge, count_noun, device_state, node_state};
 use crate::bar::{Bar, LegendEntry};
 use crate::list::attention_summary;
 
@@ -75,12 +75,12 @@ pub(super) fn device_states(fleet: &Fleet, types: &VisibleTypes, now: Moment) ->
             count((state.tone(), state.as_str()), devices_of(node, types));
             continue;
         }
-        for device in { node.devices.iter() }.filter(|one| types.contains(one.type_name.as_ref())) {
+        for device in node.devices.iter().filter(|one| types.contains(one.type_name.as_ref())) {
             count((device.health.tone, device.health.state.as_str()), 1);
         }
     }
     let total = counts.values().fold(0_usize, |sum, count| sum.saturating_add(*count));
-    let unhealthy = { counts.iter() }.filter(|((tone, _), _)| *tone >= Tone::Warning);
+    let unhealthy = counts.iter().filter(|((tone, _), _)| *tone >= Tone::Warning);
     let unhealthy = unhealthy.fold(0_usize, |sum, (_, count)| sum.saturating_add(*count));
     let verdict = match unhealthy {
         0 => "no issues".to_owned(),
@@ -106,7 +106,8 @@ fn state_bar(
     verdict: String,
     states: Vec<(Tone, StateCount)>,
 ) -> StateBar {
-    let keys: Vec<LegendEntry> = { states.iter() }
+    let keys: Vec<LegendEntry> = states
+        .iter()
         .map(|(tone, state)| LegendEntry {
             kind: match tone {
                 Tone::Good => "state-good",
@@ -147,10 +148,14 @@ fn utilization(fleet: &Fleet, now: Moment) -> Figure {
             sum = sum.plus(node.usage.utilization());
         }
     }
+    let reporting = usize::try_from(sum.devices).unwrap_or(usize::MAX);
     let (value, about) = match sum.mean() {
         Some(mean) => (
             format!("{mean} %"),
-            format!("mean of {} of {devices} devices that report it", sum.devices),
+            format!(
+                "mean of the {} that report it, of {devices}",
+                count_noun(reporting, "device", "devices")
+            ),
         ),
         None => ("-".to_owned(), "no device reports it; agents need --usage-interval".to_owned()),
     };

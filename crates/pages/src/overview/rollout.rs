@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use octavo_fleet::summary::{LayoutProblem, LayoutSummary, StepCounts};
+use octavo_fleet::summary::{LayoutProblem, LayoutSummary, NodeState, StepCounts};
 use octavo_model::reason::Reason;
 use octavo_model::reported::Reported;
 use octavo_model::tone::Tone;
@@ -11,22 +11,33 @@ use octavo_store::clock::Moment;
 use octavo_store::fleet::{Fleet, Node};
 
 use crate::address::{LIST, encoded};
-use crate::badges::{TextPart, printable, text_parts};
+use crate::badges::{TextPart, count_noun, printable, text_parts};
 use crate::bar::{Bar, LegendEntry};
 use crate::layout::StateBadge;
 
 /// Maximum number of nodes that are listed.
 const MAX_ROWS: usize = 20;
+/// Maximum number of layouts that are listed.
+const MAX_LAYOUTS: usize = 20;
+/// States of the nodes that are listed.
+const IN_PROGRESS: [Reason; 4] =
+    [Reason::Applying, Reason::Pending, Reason::Yielded, Reason::Blocked];
 
 /// Roll-outs of layouts.
 #[derive(Debug)]
 pub(super) struct Rollouts {
     /// Number of nodes with a layout.
     pub(super) nodes: usize,
+    /// Number of nodes that report a problem with a layout without a name, such as an invalid file.
+    pub(super) unnamed: usize,
     pub(super) layouts: Vec<Rollout>,
+    /// Number of unfinished layouts that are not listed.
+    pub(super) more_layouts: usize,
     pub(super) rows: Vec<ChangingNode>,
     /// Number of changing nodes that are not listed.
     pub(super) more: usize,
+    /// Address of the list of all changing nodes.
+    pub(super) href: String,
 }
 
 /// Layout that is not applied to all of its nodes.
@@ -39,7 +50,7 @@ pub(super) struct Rollout {
     pub(super) legend: Vec<LegendEntry>,
 }
 
-/// Node that is changed or drained.
+/// Node whose layout is being applied, or waits for that.
 #[derive(Debug)]
 pub(super) struct ChangingNode {
     pub(super) name: String,
@@ -61,7 +72,7 @@ struct Counts {
 
 /// Collects the layouts of the nodes that report.
 pub(super) fn rollouts(fleet: &Fleet, now: Moment) -> Rollouts {
-    let mut nodes = 0_usize;
+    let (mut nodes, mut unnamed) = (0_usize, 0_usize);
     let mut layouts: BTreeMap<&str, Counts> = BTreeMap::new();
     let mut changing: Vec<(&Node, &LayoutSummary)> = Vec::new();
     for node in fleet.nodes.iter().filter(|node| !node.freshness.is_stale(now)) {
@@ -69,26 +80,41 @@ pub(super) fn rollouts(fleet: &Fleet, now: Moment) -> Rollouts {
         nodes = nodes.saturating_add(1);
         if let Some(name) = layout.name.as_deref() {
             layouts.entry(name).or_default().add(layout);
+        } else if layout.needs_attention() {
+            unnamed = unnamed.saturating_add(1);
         }
         if is_in_progress(layout) {
             changing.push((node, layout));
         }
     }
     let unfinished = layouts.into_iter().filter(|(_, counts)| counts.is_unfinished());
+    let mut layouts: Vec<Rollout> =
+        unfinished.map(|(name, counts)| rollout(name, counts)).collect();
+    let more_layouts = layouts.len().saturating_sub(MAX_LAYOUTS);
+    layouts.truncate(MAX_LAYOUTS);
     Rollouts {
         nodes,
-        layouts: unfinished.map(|(name, counts)| rollout(name, counts)).collect(),
+        unnamed,
+        layouts,
+        more_layouts,
         more: changing.len().saturating_sub(MAX_ROWS),
         rows: changing.into_iter().take(MAX_ROWS).map(|(node, layout)| row(node, layout)).collect(),
+        href: in_progress_list(),
     }
 }
 
-/// Whether a device is being changed, or pods are being evicted for that, or either will begin.
+/// Whether the layout is being applied, or waits for that. The same as in [`in_progress_list`].
 fn is_in_progress(layout: &LayoutSummary) -> bool {
     let state = layout.state.as_ref().and_then(Reported::known);
-    layout.is_changing
-        || layout.drain.is_some()
-        || matches!(state, Some(Reason::Pending | Reason::Applying | Reason::Yielded))
+    state.is_some_and(|state| IN_PROGRESS.contains(&state))
+}
+
+/// Address of the list of the nodes whose layout is in progress, without stale ones.
+fn in_progress_list() -> String {
+    let layout_states = IN_PROGRESS.map(Reason::as_str).join(",");
+    let states = NodeState::ALL.into_iter().filter(|state| *state != NodeState::Stale);
+    let states: Vec<&str> = states.map(NodeState::as_str).collect();
+    format!("{LIST}?layoutState={layout_states}&state={}", states.join(","))
 }
 
 impl Counts {
@@ -124,11 +150,12 @@ impl Counts {
 
 fn rollout(name: &str, counts: Counts) -> Rollout {
     let legend = counts.legend();
-    let all = { legend.iter() }.fold(0_u32, |sum, entry| sum.saturating_add(entry.count));
+    let all = legend.iter().fold(0_u32, |sum, entry| sum.saturating_add(entry.count));
+    let all = count_noun(usize::try_from(all).unwrap_or(usize::MAX), "node", "nodes");
     Rollout {
         name: printable(name),
         href: format!("{LIST}?layout={}", encoded(name)),
-        words: format!("applied on {} of {all} nodes", counts.applied),
+        words: format!("applied on {} of {all}", counts.applied),
         bar: Bar::from_legend(&legend, 11),
         legend,
     }

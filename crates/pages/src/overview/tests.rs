@@ -6,11 +6,13 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::http::{Request, StatusCode};
 use octavo_fleet::access::{Visibility, VisibleTypes};
+use octavo_fleet::availability::{Availability, TypeResolver, count};
 use octavo_fleet::cluster::{
     Amounts, ClusterNode, ClusterPod, ClusterSnapshot, PodKey, PodRequirements, Readiness,
 };
 use octavo_fleet::summary::SharingSummary;
 use octavo_kube::cluster::WatchedCluster;
+use octavo_model::accelerators::Catalog;
 use octavo_model::examples::gpu;
 use octavo_model::id::PciAddress;
 use octavo_model::inventory::{
@@ -31,9 +33,11 @@ use tokio::time::Instant;
 use tower::ServiceExt;
 
 use super::attention::MAX_LINES;
+use super::{capacity, demand, rollout};
 use crate::tests::{get, text};
 
 const H200: &str = "nvidia-h200-141gb";
+const PARTITION: &str = "nvidia.com/mig-1g.18gb";
 
 /// Device of a known type, whole and idle.
 fn device(index: u8) -> Device {
@@ -347,4 +351,114 @@ async fn layouts_in_progress_show_steps_and_blockers() {
     let (_, row) = page.split_once("id=\"changing-drains\"").unwrap();
     assert!(row.contains("pod serving/guardrail-0: budget"), "{row}");
     assert!(page.contains("applied on 0 of 2 nodes"), "{page}");
+    assert!(!page.contains("id=\"all-applied\""), "{page}");
+}
+
+/// Counts these pending pods, on a node that has two whole devices and two partitions.
+fn availability(pods: &[(&str, &[(&str, u64)])]) -> Availability {
+    let amounts = Amounts::default().with("nvidia.com/gpu", 2).with(PARTITION, 2).with("pods", 110);
+    let node = ClusterNode {
+        name: "node".to_owned(),
+        labels: [("octavo.dev/type".to_owned(), H200.to_owned())].into(),
+        readiness: Readiness::Ready,
+        capacity: amounts.clone(),
+        allocatable: amounts,
+        ..ClusterNode::default()
+    };
+    let pods = pods.iter().enumerate().map(|(number, (namespace, requests))| ClusterPod {
+        key: PodKey { namespace: (*namespace).to_owned(), name: format!("pod-{number}") },
+        requirements: PodRequirements {
+            amounts: requests
+                .iter()
+                .fold(Amounts::default(), |all, (name, count)| all.with(name, *count)),
+            ..PodRequirements::default()
+        },
+        ..ClusterPod::default()
+    });
+    let snapshot = ClusterSnapshot::new([node], pods);
+    count(&[], Some(&snapshot), &mut TypeResolver::new(Catalog::built_in()), None)
+}
+
+fn one_type(name: &str) -> Visibility {
+    let types = VisibleTypes::Only([name.parse().unwrap()].into());
+    Visibility { types, ..Visibility::everything() }
+}
+
+#[test]
+fn number_of_omitted_pods_is_shown_for_the_whole_fleet_only() {
+    let mut availability = availability(&[("team-a", &[("nvidia.com/gpu", 1)])]);
+    availability.omitted_pods = 7;
+    let everything = Visibility::everything();
+    let all = demand::pending(&availability, true, &everything);
+    assert_eq!((all.pods, all.more, all.is_incomplete), (8, 7, false));
+    let all = demand::pending_by_namespace(&availability, true, None);
+    assert_eq!((all.pods, all.more, all.is_incomplete), (8, 7, false));
+    for limited in [
+        demand::pending_by_namespace(&availability, true, Some("team-a")),
+        demand::pending(&availability, true, &one_type(H200)),
+    ] {
+        assert_eq!((limited.pods, limited.more, limited.is_incomplete), (1, 0, true));
+    }
+    let none = demand::pending_by_namespace(&availability, true, Some("team-b"));
+    assert_eq!((none.pods, none.more, none.is_incomplete), (0, 0, true));
+    availability.omitted_pods = 0;
+    let none = demand::pending_by_namespace(&availability, true, Some("team-b"));
+    assert!(!none.is_incomplete && none.none.contains("of this namespace"), "{}", none.none);
+}
+
+#[test]
+fn pods_are_counted_once() {
+    let (gpu, partition) = (("nvidia.com/gpu", 3), (PARTITION, 1));
+    let of_both = availability(&[("team-a", &[gpu, partition]), ("team-a", &[partition])]);
+    let pending = demand::pending(&of_both, true, &Visibility::everything());
+    assert_eq!(pending.pods, 2);
+    assert_eq!(pending.rows.iter().map(|row| row.pods).sum::<u64>(), 3);
+    // The pod that requests more devices than the node has waits for no holder.
+    let device = pending.rows.iter().find(|row| row.resource == "nvidia.com/gpu").unwrap();
+    assert_eq!(device.reasons, ["no node has so many units"]);
+    assert_eq!(device.wait, None);
+}
+
+#[test]
+fn pods_that_wait_for_several_resources_of_a_type_are_added() {
+    let (gpu, partition) = (("nvidia.com/gpu", 1), (PARTITION, 1));
+    let availability =
+        availability(&[("a", &[gpu]), ("a", &[gpu]), ("b", &[partition]), ("b", &[gpu])]);
+    let rows = capacity::rows(&availability, &Visibility::everything());
+    assert_eq!(rows.iter().map(|row| row.pending).collect::<Vec<_>>(), [4]);
+}
+
+#[test]
+fn unnamed_and_many_layouts_are_counted() {
+    let clock = Clock::start();
+    let fresh = Freshness::new(clock.now(), Duration::from_hours(1));
+    let healthy = inventory(vec![device(0)]);
+    let mut fleet = Fleet::default();
+    let invalid =
+        NodeLayoutStatus { notice: Some("invalid file".to_owned()), ..NodeLayoutStatus::default() };
+    fleet.nodes.insert(Arc::new(node("invalid", &healthy, Some(&invalid), fresh.clone())));
+    let found = rollout::rollouts(&fleet, clock.now());
+    assert_eq!((found.nodes, found.unnamed, found.layouts.len()), (1, 1, 0));
+    for number in 0..23 {
+        let layout = NodeLayoutStatus {
+            layout: Some(format!("layout-{number}")),
+            ..blocked("in use by pod team/holder")
+        };
+        let name = format!("node-{number}");
+        fleet.nodes.insert(Arc::new(node(&name, &healthy, Some(&layout), fresh.clone())));
+    }
+    let found = rollout::rollouts(&fleet, clock.now());
+    assert_eq!((found.layouts.len(), found.more_layouts), (20, 3));
+    assert_eq!(found.layouts[0].words, "applied on 0 of 1 node");
+    assert_eq!((found.rows.len(), found.more), (20, 3));
+}
+
+#[tokio::test]
+async fn linked_list_has_the_nodes_whose_layout_is_in_progress() {
+    let clock = Clock::start();
+    let fleet = fleet(200, clock);
+    let found = rollout::rollouts(&fleet, clock.now());
+    let (_fleet, view) = view_of(fleet, clock);
+    let list = text(get(&view, &found.href).await).await;
+    assert_eq!(list.matches(" data-row ").count(), found.rows.len() + found.more, "{}", found.href);
 }

@@ -23,6 +23,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tower::ServiceExt;
 
+use super::MAX_ROWS;
 use crate::tests::text;
 
 const UUID: &str = "GPU-5fd4087b-86f3-7a43-b711-4771313afc50";
@@ -203,4 +204,17 @@ async fn pending_pods_and_ages_of_idle_pods_come_from_the_cluster() {
         row(&page, "pending-1"),
         "team-b | any type, whole device | nvidia.com/gpu | 1 | 2 | no node has this resource"
     );
+}
+
+#[tokio::test]
+async fn caption_states_how_many_rows_are_shown() {
+    let devices = (0..=MAX_ROWS).map(|number| {
+        let namespace = format!("team-{number:03}");
+        device(u8::try_from(number % 200).unwrap(), tenant(&namespace, "busy", Some(1)))
+    });
+    let fleet = fleet(devices.collect(), fresh());
+    let page = ask(fleet.clone(), "/teams", Visibility::everything(), None).await;
+    assert!(page.contains(", 500 of 501 rows<") && !page.contains("team-500"), "{page}");
+    let page = ask(fleet, "/teams?namespace=team-500", Visibility::everything(), None).await;
+    assert!(page.contains(", 1 row<") && page.contains("id=\"team-team-500-unknown\""), "{page}");
 }

@@ -26,6 +26,7 @@ pub struct Summary<'a> {
     read: usize,
     most: usize,
     now: Moment,
+    namespace: Option<&'a str>,
     totals: UsageTotals,
 }
 
@@ -36,6 +37,8 @@ pub struct UsageTotals {
     pub teams: TeamUsages,
     /// Allocations without a process, in descending order of memory; at most [`MAX_IDLE_HOLDERS`].
     pub idle: Vec<(NodeName, IdleHolder)>,
+    /// Number of allocations without a process that are not in `idle` because of that limit.
+    pub omitted_idle: u64,
     /// Number of stale nodes, whose pods are not counted.
     pub stale_nodes: u64,
     /// Whether the limit of bytes or groups was exceeded.
@@ -56,8 +59,15 @@ impl<'a> Summary<'a> {
             read: 0,
             most,
             now,
+            namespace: None,
             totals: UsageTotals::default(),
         }
+    }
+
+    /// Limits the summary to the pods of a namespace, if one is given.
+    #[must_use]
+    pub fn of_namespace(self, namespace: Option<&'a str>) -> Self {
+        Self { namespace, ..self }
     }
 
     /// Reads some nodes; returns whether more have to be read.
@@ -79,7 +89,7 @@ impl<'a> Summary<'a> {
 
     /// Returns the result.
     pub fn totals(mut self) -> UsageTotals {
-        sort_idle(&mut self.totals.idle);
+        self.totals.limit_idle();
         self.totals
     }
 
@@ -97,7 +107,9 @@ impl<'a> Summary<'a> {
             return;
         };
         let (teams, idle) = team_usage(&usage, &types(node));
-        for (group, usage) in teams {
+        let namespace = self.namespace;
+        let is_wanted = |name: &str| namespace.is_none_or(|wanted| wanted == name);
+        for (group, usage) in teams.into_iter().filter(|((name, _), _)| is_wanted(name)) {
             let known = &mut self.totals.teams;
             if known.len() >= MAX_GROUPS && !known.contains_key(&group) {
                 self.totals.is_truncated = true;
@@ -105,21 +117,25 @@ impl<'a> Summary<'a> {
             }
             known.entry(group).or_default().add_all(&usage);
         }
-        let all = &mut self.totals.idle;
-        all.extend(idle.into_iter().map(|holder| (node.name.clone(), holder)));
-        if all.len() > MAX_IDLE_HOLDERS.saturating_mul(2) {
-            sort_idle(all);
+        let idle = idle.into_iter().filter(|holder| is_wanted(&holder.namespace));
+        self.totals.idle.extend(idle.map(|holder| (node.name.clone(), holder)));
+        if self.totals.idle.len() > MAX_IDLE_HOLDERS.saturating_mul(2) {
+            self.totals.limit_idle();
         }
     }
 }
 
-/// Sorts the allocations by memory, then by name, and omits those beyond the limit.
-fn sort_idle(all: &mut Vec<(NodeName, IdleHolder)>) {
-    all.sort_by(|(one_node, one), (other_node, other)| {
-        let by_memory = other.memory_mib.cmp(&one.memory_mib);
-        by_memory.then_with(|| one.cmp(other)).then_with(|| one_node.cmp(other_node))
-    });
-    all.truncate(MAX_IDLE_HOLDERS);
+impl UsageTotals {
+    /// Sorts the allocations without a process by memory, then by name, and omits those beyond the limit.
+    fn limit_idle(&mut self) {
+        self.idle.sort_by(|(one_node, one), (other_node, other)| {
+            let by_memory = other.memory_mib.cmp(&one.memory_mib);
+            by_memory.then_with(|| one.cmp(other)).then_with(|| one_node.cmp(other_node))
+        });
+        let omitted = self.idle.drain(self.idle.len().min(MAX_IDLE_HOLDERS)..).count();
+        self.omitted_idle =
+            self.omitted_idle.saturating_add(u64::try_from(omitted).unwrap_or(u64::MAX));
+    }
 }
 
 /// Types of the node's devices. The fleet stores devices in the order of the addresses in their parts' keys.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use octavo_model::inventory::Inventory;
 use octavo_model::quantity::Mebibytes;
+use octavo_model::reading::MemoryUse;
 use octavo_model::resource::ShareId;
 use octavo_node::sharing::usage::{DeviceUsage, Tenant, UnitUsage, Usage};
 use octavo_stream::protocol::{PartKey, Parts, Run};
@@ -359,4 +360,50 @@ fn ac_010_allocations_per_namespace_are_summed_over_fresh_nodes() {
     assert!(some.is_truncated, "{some:?}");
     let (late, _) = run_summary(&fleet, usize::MAX, Moment::from_millis(60_000));
     assert_eq!((late.stale_nodes, late.teams.len()), (400, 0));
+}
+
+/// The same node, with a pod of `namespace` on each of these devices, without a process and with this memory.
+fn node_with_idle_pods(name: &str, namespace: &str, memory: u64, pods: usize) -> Arc<Node> {
+    let node = node(name, &[0]);
+    let part = node.parts.get(PartKey::usage().as_str()).unwrap();
+    let mut usage = status::decode_usage(part).unwrap();
+    let unit = &mut usage.devices[0].units[0];
+    unit.replicas = None;
+    unit.fair_share = None;
+    unit.memory = Some(MemoryUse {
+        total: Mebibytes::new(memory),
+        used: Mebibytes::default(),
+        reserved: Mebibytes::default(),
+    });
+    let tenants = (0..pods).map(|number| Tenant {
+        namespace: Some(namespace.to_owned()),
+        pod: Some(format!("pod-{number}")),
+        ids: vec![ShareId::whole("GPU-5fd4087b-86f3-7a43-b711-4771313afc50")],
+        memory: Some(Mebibytes::default()),
+        ..Tenant::default()
+    });
+    unit.tenants = tenants.collect();
+    let parts: Parts = [status::encode_usage(&usage)].into_iter().collect();
+    Arc::new(Node { parts, ..Node::clone(&node) })
+}
+
+#[test]
+fn idle_allocations_of_a_namespace_are_found_behind_larger_ones_of_others() {
+    let mut fleet = Fleet::default();
+    for number in 0..5 {
+        fleet.nodes.insert(node_with_idle_pods(&format!("large-{number}"), "other", 9_000, 100));
+    }
+    fleet.nodes.insert(node_with_idle_pods("small", "team-a", 1_000, 3));
+    let totals = |namespace| {
+        let summary = summary::Summary::new(&fleet, Moment::default());
+        let mut summary = summary.of_namespace(namespace);
+        while summary.step() {}
+        summary.totals()
+    };
+    let all = totals(None);
+    assert_eq!((all.idle.len(), all.omitted_idle), (summary::MAX_IDLE_HOLDERS, 303));
+    assert!(all.idle.iter().all(|(_, holder)| holder.namespace == "other"));
+    let one = totals(Some("team-a"));
+    assert_eq!((one.idle.len(), one.omitted_idle), (3, 0));
+    assert_eq!(one.teams.keys().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["team-a"]);
 }

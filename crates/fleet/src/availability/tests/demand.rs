@@ -56,13 +56,13 @@ fn pending_pods_are_grouped_by_namespace_and_obstacle() {
     assert_eq!(
         words(&counted),
         [
-            "team-a nvidia-b200-192gb device: 1 pods 1 units: 4 nodes excluded by the node selector or affinity",
-            "team-a nvidia-h200-141gb device: 2 pods 2 units: too few units are free on 1 node; 1 node cordoned; \
-             a taint of 1 node is not tolerated; 1 node excluded by the node selector or affinity",
+            "team-a nvidia-b200-192gb device: 1 pods 1 units: the node selector or affinity excludes 4 nodes",
+            "team-a nvidia-h200-141gb device: 2 pods 2 units: too few units are free on 1 node; 1 node is \
+             cordoned; the pod does not tolerate a taint of 1 node; the node selector or affinity excludes 1 node",
             "team-b nvidia-l4-24gb device: 1 pods 1 units: too little CPU, memory or another resource is free on \
-             1 node; 3 nodes excluded by the node selector or affinity",
+             1 node; the node selector or affinity excludes 3 nodes",
             "team-b unknown device: 1 pods 1 units: there is room on 1 node: the scheduler has not placed them \
-             yet; too few units are free on 1 node; 1 node cordoned; a taint of 1 node is not tolerated",
+             yet; too few units are free on 1 node; 1 node is cordoned; the pod does not tolerate a taint of 1 node",
         ]
     );
     assert_eq!(counted.omitted_pods, 0);
@@ -76,4 +76,50 @@ fn demands_are_bounded() {
     assert_eq!((counted.demands.len(), counted.omitted_pods), (MAX_DEMANDS, 5));
     // Without cluster data, nothing is known of pods.
     assert_eq!(super::counted(&[], None).demands, []);
+}
+
+#[test]
+fn requests_with_the_most_pods_are_explained() {
+    let distinct = 300_u64;
+    let pods = (1..=distinct).flat_map(|cpu| {
+        let count = if cpu > distinct - 64 { 2 } else { 1 };
+        (0..count).map(move |number| {
+            let mut pod = pending("team-a", &format!("waits-{cpu}-{number}"), 1, &[(TYPE, H200)]);
+            pod.requirements.amounts = pod.requirements.amounts.with("cpu", cpu);
+            pod
+        })
+    });
+    let nodes = vec![node("full", &[(TYPE, H200)], 8)];
+    let mut pods: Vec<ClusterPod> = pods.collect();
+    pods.push(pod("has", Some("full"), GPU, 8));
+    let counted = counted(&[], Some(&snapshot(nodes, pods)));
+    assert_eq!(
+        words(&counted),
+        [
+            "team-a nvidia-h200-141gb device: 236 pods 236 units: ",
+            "team-a nvidia-h200-141gb device: 128 pods 128 units: too few units are free on 1 node",
+        ]
+    );
+}
+
+#[test]
+fn a_request_for_more_units_than_a_node_has_is_named() {
+    let nodes = vec![node("node", &[(TYPE, H200)], 8)];
+    let counted =
+        counted(&[], Some(&snapshot(nodes, vec![pending("team-a", "big", 16, &[(TYPE, H200)])])));
+    assert_eq!(
+        words(&counted),
+        [
+            "team-a nvidia-h200-141gb device: 1 pods 16 units: 1 node has fewer units than the pod requests"
+        ]
+    );
+}
+
+#[test]
+fn a_pod_with_several_resources_is_counted_once() {
+    let mut pod = pending("team-a", "both", 1, &[]);
+    pod.requirements.amounts = pod.requirements.amounts.with("nvidia.com/mig-1g.10gb", 1);
+    let counted = counted(&[], Some(&snapshot(Vec::new(), vec![pod])));
+    let pods = counted.demands.iter().map(|one| (one.pods, one.distinct_pods));
+    assert_eq!(pods.collect::<Vec<_>>(), [(1, 1), (1, 0)]);
 }
