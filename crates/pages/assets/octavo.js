@@ -68,7 +68,7 @@
       if (!text.includes('id="main"')) throw new Error(`no page in the answer: ${answer.status}`);
       if (history === "push") window.history.pushState(null, "", url);
       if (history === "replace") window.history.replaceState(null, "", url);
-      // The page of the server has them closed.
+      // The server renders them closed.
       const opened = [...document.querySelectorAll("details[open][id]")].map((one) => one.id);
       await htmx.swap({ text, target: "#main", select: "#main", swap: "outerMorph", sourceElement: document.body });
       for (const id of opened) document.getElementById(id)?.setAttribute("open", "");

@@ -20,6 +20,8 @@ pub(super) struct Chart {
     pub(super) path: String,
 }
 
+/// Text for a time without a value.
+pub(super) const NO_VALUE: &str = "–";
 /// Distance between two points.
 const POINT_WIDTH: usize = 4;
 /// Height of the drawing. Half of the line's width is outside of the values' range.
@@ -59,7 +61,8 @@ impl Chart {
         let (from, to) = (format_value(metric, least), format_value(metric, most));
         Some(Self {
             name,
-            value: latest.map_or_else(|| "–".to_owned(), |latest| format_value(metric, latest)),
+            value: latest
+                .map_or_else(|| NO_VALUE.to_owned(), |latest| format_value(metric, latest)),
             title: format!("{name}{of}, {period}: {now}, {from} to {to}"),
             width: points.values.len().saturating_sub(1).saturating_mul(POINT_WIDTH),
             height: HEIGHT,

@@ -11,6 +11,7 @@ use octavo_planner::reconcile::NodeLayoutStatus;
 
 use super::badges::{Badge, device_state, format_memory, printable};
 use super::card_lines::{Fact, IssueLine, issue_lines, known_facts};
+use super::chart::{NO_VALUE, metric_name};
 use super::history::{Trends, device_trends};
 use super::layout::StateBadge;
 use super::live_values::{LiveValue, live_values};
@@ -111,6 +112,12 @@ impl DeviceCard {
     ) -> Self {
         let units = usage.map_or(&[][..], |usage| usage.units.as_slice());
         self.trends = device_trends(history, node, device.pci, units, &self.title);
+        let own = self.trends.iter().filter(|trends| trends.of.is_empty());
+        let current = own.flat_map(|trends| &trends.charts);
+        let current = current.filter(|chart| chart.value != NO_VALUE);
+        let current: Vec<&str> = current.map(|chart| chart.name).collect();
+        // A chart shows the current value too.
+        self.values.retain(|value| !current.contains(&metric_name(value.metric)));
         self
     }
 

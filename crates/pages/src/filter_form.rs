@@ -11,6 +11,10 @@ use super::badges::{node_state, type_name};
 use super::groups::{BY_TYPE, GROUP};
 use super::rows::sort_parameter;
 
+/// Parameters that filter nodes.
+pub(super) const FILTERS: [&str; 8] =
+    ["search", "type", "state", "problem", "sharing", "layout", "layoutState", "selector"];
+
 #[derive(Debug)]
 pub(super) struct FilterForm {
     pub(super) search: String,
@@ -66,8 +70,6 @@ pub(super) fn filter_form(
     if !orders.iter().any(|(value, _)| *value == sort) {
         orders.push((sort.clone(), sort.trim_start_matches('-').to_owned()));
     }
-    let filters =
-        ["search", "type", "state", "problem", "sharing", "layout", "layoutState", "selector"];
     let mut selects = vec![
         select("type", "Type", address.get("type"), types),
         select("state", "State", address.get("state"), states),
@@ -101,7 +103,7 @@ pub(super) fn filter_form(
         search: address.get("search").to_owned(),
         selector: address.get("selector").to_owned(),
         selects,
-        active: filters.iter().any(|name| !address.get(name).is_empty()),
+        active: FILTERS.iter().any(|name| !address.get(name).is_empty()),
         clear: address.only(&["sort", GROUP]),
     }
 }

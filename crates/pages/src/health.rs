@@ -1,12 +1,13 @@
 //! Problems of a node, most severe first, with what to do about each.
 
-use octavo_model::inventory::{Device, DeviceState, Inventory};
-use octavo_model::reason::Severity;
+use octavo_model::inventory::{Device, Inventory};
+use octavo_model::reason::{Reason, Severity};
+use octavo_model::reported::Reported;
 use octavo_model::sharing_status::SharingStatus;
 use octavo_model::tone::Tone;
 use octavo_planner::reconcile::{ApplyState, NodeLayoutStatus};
 
-use super::badges::{printable, tone_class, tone_icon};
+use super::badges::{TextPart, printable, text_parts, tone_class, tone_icon};
 use super::device_card::title;
 use super::sharing::unhealthy_units;
 
@@ -19,8 +20,8 @@ pub(super) struct Problem {
     /// Fragment of its place on the page.
     pub(super) href: String,
     pub(super) text: String,
-    /// What to do.
-    pub(super) remedy: Option<&'static str>,
+    /// What to do; empty if the problem has no reason that this version knows.
+    pub(super) remedy: Vec<TextPart>,
 }
 
 impl Problem {
@@ -65,34 +66,8 @@ fn device_problem(device: &Device, inventory: &Inventory) -> Option<Problem> {
         what: title(device),
         href: format!("#device-{}", device.pci),
         text: if texts.is_empty() { state.as_str().to_owned() } else { texts.join("; ") },
-        remedy: remedy(state),
+        remedy: text_parts(state.remedy()),
     })
-}
-
-/// What to do about a device in this state.
-fn remedy(state: DeviceState) -> Option<&'static str> {
-    match state {
-        // The notice about the driver explains a stale device.
-        DeviceState::Ok | DeviceState::Passthrough | DeviceState::NotRead | DeviceState::Stale => {
-            None
-        }
-        DeviceState::Partial => {
-            Some("The device works. Check the agent's log and the driver's version.")
-        }
-        DeviceState::NeedsAction => {
-            Some("Check the driver's documentation for the requested recovery action.")
-        }
-        DeviceState::NeedsDrain => {
-            Some("Stop the workloads that use NVLink peer-to-peer traffic with this GPU.")
-        }
-        DeviceState::NeedsReset => Some("Drain the pods that use the GPU, then reset it."),
-        DeviceState::NeedsReboot => Some("Drain the node, then reboot it."),
-        DeviceState::Replace => Some("Drain the node and have the device replaced."),
-        DeviceState::NoDriver => Some("Install the vendor's driver, or check why it is not bound."),
-        DeviceState::Failing => Some(
-            "Check the node's kernel log. Drain the node and reset the device or reboot; replace it if it fails again.",
-        ),
-    }
 }
 
 fn neuron_problems(inventory: &Inventory) -> impl Iterator<Item = Problem> {
@@ -105,7 +80,7 @@ fn neuron_problems(inventory: &Inventory) -> impl Iterator<Item = Problem> {
             what: format!("Neuron {}", chip.number),
             href: format!("#neuron-{}", chip.number),
             text: texts.join("; "),
-            remedy: None,
+            remedy: text_parts(chip.state().remedy()),
         })
     })
 }
@@ -113,38 +88,42 @@ fn neuron_problems(inventory: &Inventory) -> impl Iterator<Item = Problem> {
 fn layout_problems(layout: &NodeLayoutStatus) -> impl Iterator<Item = Problem> {
     layout.devices.iter().filter_map(|device| {
         let tone = ApplyState::tone(&device.state);
+        let text = format!("layout {}: {}", device.state.as_str(), device.message);
         (tone >= Tone::Warning).then(|| Problem {
             tone,
             what: printable(&device.name),
             href: format!("#stands-{}", device.pci),
-            text: printable(&format!("layout {}: {}", device.state.as_str(), device.message)),
-            remedy: None,
+            text: printable(text.trim_end_matches([':', ' '])),
+            remedy: remedy(&device.state),
         })
     })
 }
 
 fn sharing_problems(report: &SharingStatus) -> impl Iterator<Item = Problem> {
-    let problem = |tone, text| Problem {
+    let problem = |tone, text, remedy| Problem {
         tone,
         what: "Allocation to pods".to_owned(),
         href: "#sharing-now".to_owned(),
         text,
-        remedy: None,
+        remedy,
     };
     let is_wrong = report.state.known().is_some_and(|state| state.kind() == Severity::Warning);
     let state = is_wrong.then(|| {
         let message = report.message.as_deref().unwrap_or_default();
         let text = format!("{}: {message}", report.state.as_str());
-        problem(Tone::Bad, printable(text.trim_end_matches([':', ' '])))
+        problem(Tone::Bad, printable(text.trim_end_matches([':', ' '])), remedy(&report.state))
     });
     let units = report.resources.iter().flat_map(unhealthy_units);
-    state.into_iter().chain(units.map(move |text| problem(Tone::Warning, text)))
+    state.into_iter().chain(units.map(move |text| problem(Tone::Warning, text, Vec::new())))
+}
+
+fn remedy(reason: &Reported<Reason>) -> Vec<TextPart> {
+    reason.known().map(|reason| text_parts(reason.remedy())).unwrap_or_default()
 }
 
 #[cfg(test)]
 mod tests {
-    use octavo_model::inventory::Condition;
-    use octavo_model::reason::Reason;
+    use octavo_model::inventory::{Condition, DeviceState};
     use octavo_planner::reconcile::DeviceLayoutStatus;
 
     use super::*;
@@ -157,15 +136,23 @@ mod tests {
         let pci = inventory.devices[0].pci;
         let mut blocked = DeviceLayoutStatus::new(pci, "GPU 1".to_owned(), Reason::Blocked.into());
         blocked.message = "in use: pid 4711".to_owned();
-        let layout = NodeLayoutStatus { devices: vec![blocked], ..NodeLayoutStatus::default() };
+        let silent = DeviceLayoutStatus::new(pci, "GPU 2".to_owned(), Reason::Blocked.into());
+        let devices = vec![blocked, silent];
+        let layout = NodeLayoutStatus { devices, ..NodeLayoutStatus::default() };
         let problems = problems(&inventory, Some(&layout), None);
         let shown: Vec<_> = problems.iter().map(|one| (&*one.text, one.class())).collect();
         assert_eq!(
             shown,
-            [("failing: GPU is lost ", "bad"), ("layout blocked: in use: pid 4711", "warn")]
+            [
+                ("failing: GPU is lost ", "bad"),
+                ("layout blocked: in use: pid 4711", "warn"),
+                ("layout blocked", "warn"),
+            ]
         );
         assert_eq!(problems[0].href, format!("#device-{pci}"));
-        assert!(problems[0].remedy.unwrap().contains("kernel log"));
+        // The overview shows the same remedies.
+        assert_eq!(problems[0].remedy, text_parts(DeviceState::Failing.remedy()));
+        assert_eq!(problems[1].remedy, text_parts(Reason::Blocked.remedy()));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use octavo_node::sharing::usage::UnitUsage;
 use octavo_store::history::timestamp;
 
 use super::badges::{format_time, printable};
-use super::chart::{Chart, format_value, metric_name};
+use super::chart::{Chart, NO_VALUE, format_value, metric_name};
 
 /// History of a node, as a section of its page.
 #[derive(Debug)]
@@ -34,9 +34,6 @@ pub(super) struct Trends {
     pub(super) of: String,
     pub(super) charts: Vec<Chart>,
 }
-
-/// Text for an hour without a value.
-const NO_VALUE: &str = "–";
 
 impl HistorySection {
     /// History of the last 24 hours; `None` without any value.

@@ -192,7 +192,7 @@ pub fn refusal_page(refused: &AccessError) -> Response {
         }
     };
     let hint = refused.is_about_all_usage().then_some(
-        "With access to one namespace, add its name to the address: /teams?namespace=NAME.",
+        "With access to one namespace, add its name to the address: /teams?namespace=NAME, or /search?namespace=NAME.",
     );
     let page = RefusedPage { assets: Assets::links(), title, text: chain(refused), hint };
     let mut response = set_headers(html(status, &page));

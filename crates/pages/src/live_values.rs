@@ -1,14 +1,17 @@
 //! Current values of a device: utilization, memory, temperature and power. A value that is not reported is never shown as zero.
 
+use octavo_fleet::history::Metric;
 use octavo_model::inventory::{Condition, Device};
 use octavo_model::quantity::Mebibytes;
 use octavo_node::sharing::usage::DeviceUsage;
 
 use super::badges::format_memory;
+use super::chart::metric_name;
 
 /// Value as shown on a device card.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct LiveValue {
+    pub(super) metric: Metric,
     pub(super) name: &'static str,
     /// Value with its unit; `None` if it is not reported.
     pub(super) value: Option<String>,
@@ -26,22 +29,25 @@ pub(super) fn live_values(device: &Device, usage: Option<&DeviceUsage>) -> Vec<L
     let memory = usage.and_then(|usage| usage.memory).map(|memory| (memory.used, memory.total));
     vec![
         LiveValue {
+            metric: Metric::Utilization,
             name: "Utilization",
             value: utilization.map(|percent| format!("{percent} %")),
             bar: utilization.map(|percent| (percent.into(), 100)),
         },
         memory_value(memory.or(amd)),
-        plain("Temperature", usage.and_then(|usage| usage.temperature_celsius), "°C"),
-        plain("Power", usage.and_then(|usage| usage.power_watts), "W"),
+        plain(Metric::Temperature, usage.and_then(|usage| usage.temperature_celsius), "°C"),
+        plain(Metric::Power, usage.and_then(|usage| usage.power_watts), "W"),
     ]
 }
 
-fn plain(name: &'static str, value: Option<u32>, unit: &str) -> LiveValue {
-    LiveValue { name, value: value.map(|value| format!("{value} {unit}")), bar: None }
+fn plain(metric: Metric, value: Option<u32>, unit: &str) -> LiveValue {
+    let value = value.map(|value| format!("{value} {unit}"));
+    LiveValue { metric, name: metric_name(metric), value, bar: None }
 }
 
 fn memory_value(memory: Option<(Mebibytes, Mebibytes)>) -> LiveValue {
     LiveValue {
+        metric: Metric::Memory,
         name: "Used memory",
         value: memory
             .map(|(used, all)| format!("{} of {}", format_memory(used), format_memory(all))),

@@ -7,6 +7,7 @@ mod cell;
 mod request;
 mod scale;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -16,19 +17,20 @@ use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::Response;
 use octavo_access::visibility::ReaderVisibility;
 use octavo_fleet::access::{Visibility, VisibleTypes};
+use octavo_fleet::summary::TypeCounts;
 use octavo_model::id::TypeName;
 use octavo_store::clock::Moment;
-use octavo_store::fleet::{Fleet, Node};
-use octavo_store::query;
+use octavo_store::fleet::{Fleet, Node, TypeTotals};
+use octavo_store::query::{self, Query};
 use tokio::task::yield_now;
 
 use self::cell::{Cell, CellState, device_cells, node_cell};
-use self::request::{BY, CELLS, GROUP, MAX_CELLS, Request, VIEW, link, node_filter};
+use self::request::{BY, CELLS, GROUP, MAX_CELLS, Request, VIEW, is_wanted, link, node_filter};
 use self::scale::{Metric, NO_DATA, STEPS};
 use super::address::ListAddress;
 use super::assets::Assets;
 use super::badges::{Badge, count_noun, format_memory, node_state, starting, type_name};
-use super::filter_form::{FilterForm, filter_form};
+use super::filter_form::{FILTERS, FilterForm, filter_form};
 use super::{PageState, html, origin};
 
 /// Maximum number of devices that have a cell each unless the reader asks for it. Cells of 33 pixels, with their
@@ -49,7 +51,7 @@ struct MapPage {
     starting: Option<String>,
     form: FilterForm,
     /// Parameters that the form retains.
-    retained: Vec<(&'static str, String)>,
+    retained: Vec<(String, String)>,
     wrong: Option<String>,
     switches: Vec<Switch>,
     caption: String,
@@ -64,6 +66,8 @@ struct MapPage {
     /// Minimum interval of updates.
     refresh_ms: Option<u32>,
     origin: String,
+    /// Filter of the nodes, as flags of the command line.
+    flags: String,
     /// Filter of the nodes, as a query of the API.
     query: String,
 }
@@ -150,15 +154,19 @@ pub(super) async fn page(
         Err(error) => (Some(format!("Invalid address: {error}.")), Request::default()),
     };
     let found = query::find(&fleet, &request.query, now);
-    let devices = found.items.iter().map(|node| node.counts(now).total);
-    let devices = usize::try_from(devices.map(u64::from).sum::<u64>()).unwrap_or(usize::MAX);
+    let wanted = |one: &Cow<'_, TypeCounts>| is_wanted(&request.query, one.type_name.as_ref());
+    let counts = found.items.iter().flat_map(|node| node.types(now)).filter(wanted);
+    let devices = counts.map(|one| u64::from(one.counts.total)).sum::<u64>();
+    let devices = usize::try_from(devices).unwrap_or(usize::MAX);
     let by_device = request.by_device.unwrap_or(devices <= MAX_DEVICES_BY_DEFAULT);
     let cells = match wrong {
         Some(_) => Vec::new(),
-        None => cells(&found.items, by_device, now).await,
+        None => cells(&found.items, (&request.query, by_device), now).await,
     };
-    let shown = Shown { address: &address, request: &request, by_device, cells };
-    let page = shown.page((&fleet, &found), wrong, now);
+    // The cache holds the types of listed nodes.
+    let types = is_guarded.then(|| site.view.types(&fleet, now)).unwrap_or_default();
+    let shown = Shown { address: &address, request: &request, by_device, devices, cells };
+    let page = shown.page((&fleet, &found), &types, wrong, now);
     let page = MapPage {
         starting: starting(&site.view, &Visibility { nodes: true, ..visibility }),
         origin: origin(&uri, &headers),
@@ -168,15 +176,17 @@ pub(super) async fn page(
     html(status, &page)
 }
 
-/// Cells of these nodes, at most [`MAX_CELLS`]. Other tasks share this thread, so it yields between nodes.
-async fn cells(nodes: &[Arc<Node>], by_device: bool, now: Moment) -> Vec<Cell> {
+/// Cells of the devices of these nodes that match the query, at most one node more than
+/// [`MAX_CELLS`]. Other tasks share this thread, so it yields between nodes.
+async fn cells(nodes: &[Arc<Node>], (query, by_device): (&Query, bool), now: Moment) -> Vec<Cell> {
     let mut all = Vec::new();
     for step in nodes.chunks(NODES_PER_STEP) {
         for node in step {
             if by_device {
-                all.append(&mut device_cells(node, now));
+                let cells = device_cells(node, now).into_iter();
+                all.extend(cells.filter(|cell| is_wanted(query, cell.type_name.as_ref())));
             } else {
-                all.extend(node_cell(node, node.usage_by_pod().as_ref(), now));
+                all.extend(node_cell(node, query, now));
             }
         }
         // One more shows that the map is incomplete.
@@ -193,6 +203,8 @@ struct Shown<'a> {
     address: &'a ListAddress,
     request: &'a Request,
     by_device: bool,
+    /// Number of all devices that match, with or without a cell.
+    devices: usize,
     cells: Vec<Cell>,
 }
 
@@ -200,28 +212,26 @@ impl Shown<'_> {
     fn page(
         self,
         (fleet, found): (&Fleet, &query::Page),
+        types: &[TypeTotals],
         wrong: Option<String>,
         now: Moment,
     ) -> MapPage {
-        let Self { address, request, by_device, mut cells } = self;
+        let Self { address, request, by_device, devices, mut cells } = self;
         let most = if request.is_table { MAX_ROWS } else { MAX_CELLS };
-        let is_truncated = cells.len() > most || found.next.is_some();
+        let is_truncated = cells.len() > most;
         cells.truncate(most);
-        let devices = cells.iter().map(|cell| u64::from(cell.devices)).sum::<u64>();
-        let devices = usize::try_from(devices).unwrap_or(usize::MAX);
-        let mut form = filter_form(address, &fleet.types(now), &request.query, false);
+        let mut form = filter_form(address, types, &request.query, false);
         form.selects.retain(|select| matches!(select.name, "type" | "state"));
-        form.clear = link(&address.without("search").without("type"), "state", "");
-        form.active = ["search", "type", "state"].iter().any(|name| !address.get(name).is_empty());
+        let clear = FILTERS.iter().fold(address.clone(), |address, name| address.without(name));
+        form.clear = link(&clear, "continue", "");
         let switches = switches(address, request, by_device);
         let legend = legend(&cells, request.metric);
         MapPage {
             assets: Assets::links(),
             starting: None,
-            retained: [BY, GROUP, CELLS, VIEW, "selector", "sharing"]
-                .into_iter()
-                .map(|name| (name, address.get(name).to_owned()))
-                .filter(|(_, value)| !value.is_empty())
+            retained: address
+                .pairs()
+                .filter(|(name, _)| !["search", "type", "state", "continue"].contains(&&**name))
                 .collect(),
             form,
             wrong,
@@ -255,6 +265,7 @@ impl Shown<'_> {
             },
             is_table: request.is_table,
             origin: String::new(),
+            flags: node_filter(address).flags(),
             query: {
                 let link = link(&node_filter(address), "continue", "");
                 link.strip_prefix("/map").unwrap_or_default().to_owned()

@@ -37,6 +37,7 @@ pub(super) struct NodePage {
     name: String,
     state: Badge,
     stale: bool,
+    has_agent: bool,
     summary: String,
     notices: Vec<Notice>,
     /// Problems, most severe first; `None` if the state is not known.
@@ -125,6 +126,7 @@ pub(super) fn page(node: &Node, clock: &Clock, reader: PageParameters) -> NodePa
         name: node.name.to_string(),
         state: node_state(node.state(now)),
         stale: node.freshness.is_stale(now),
+        has_agent: node.has_agent(),
         summary: summary(node, now),
         notices,
         // Nothing is known about a stale node.

@@ -115,7 +115,11 @@ fn row(node: &Node, clock: &Clock, now: Moment) -> [String; 20] {
         node.summary.sharing.as_str().to_owned(),
         layout.and_then(|layout| layout.name.clone()).unwrap_or_default(),
         layout_state.unwrap_or_default().to_owned(),
-        format_time(clock.wall(node.freshness.confirmed())),
+        if node.has_agent() {
+            format_time(clock.wall(node.freshness.confirmed()))
+        } else {
+            String::new()
+        },
         node.connected.to_string(),
         node.agent_version.clone(),
     ]
@@ -128,9 +132,11 @@ fn line<const N: usize>(cells: [String; N]) -> String {
 }
 
 /// Cell of a file. A spreadsheet executes a cell that begins like a formula, and names come from drivers and peers, so an
-/// apostrophe makes it a text. Source: OWASP, "CSV Injection".
+/// apostrophe makes it a text. Full-width characters count as well. Source: OWASP, "CSV Injection".
 fn quoted(text: &str) -> String {
-    let is_formula = text.starts_with(['=', '+', '-', '@', '\t', '\r', '\n']);
+    let is_formula = text.starts_with([
+        '=', '+', '-', '@', '\u{ff1d}', '\u{ff0b}', '\u{ff0d}', '\u{ff20}', '\t', '\r', '\n',
+    ]);
     let text = if is_formula { format!("'{text}") } else { text.to_owned() };
     if is_formula || text.contains([',', '"', '\r', '\n', ';', '\t']) {
         return format!("\"{}\"", text.replace('"', "\"\""));
@@ -154,6 +160,8 @@ mod tests {
             ("-1", "\"'-1\""),
             ("@SUM(A1)", "\"'@SUM(A1)\""),
             ("\t=1", "\"'\t=1\""),
+            ("\u{ff1d}1", "\"'\u{ff1d}1\""),
+            ("\u{ff20}SUM(A1)", "\"'\u{ff20}SUM(A1)\""),
             ("a=b", "a=b"),
         ] {
             assert_eq!(quoted(text), cell);

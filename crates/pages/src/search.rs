@@ -23,12 +23,17 @@ struct SearchPage {
     starting: Option<String>,
     text: String,
     namespace: Option<String>,
+    /// Search for the same text in all namespaces.
+    everywhere: Option<String>,
     /// Number of matches; `None` without a text.
     total: Option<String>,
     groups: Vec<ResultGroup>,
     /// Kinds that the reader may not search, and the required permission.
     hidden: Vec<(&'static str, &'static str)>,
-    is_truncated: bool,
+    /// Number of nodes that were searched for devices and pods, if not all.
+    searched: Option<usize>,
+    /// Whether there are more namespaces than were counted.
+    not_counted: bool,
     origin: String,
 }
 
@@ -60,18 +65,14 @@ pub(super) async fn page(
 ) -> Response {
     let text = query_parameter(&uri, "q").unwrap_or_default();
     let text = text.trim();
-    let namespace = query_parameter(&uri, "namespace");
+    let namespace = query_parameter(&uri, "namespace").map(|name| name.trim().to_owned());
     let fleet = site.view.listed();
-    if visibility.nodes
-        && let Some(name) = exact_node(&fleet, text)
-    {
+    // In a namespace there are only pods.
+    let nodes = visibility.nodes && namespace.is_none();
+    if nodes && let Some(name) = exact_node(&fleet, text) {
         return Redirect::to(&format!("/nodes/{name}")).into_response();
     }
-    let scope = Scope {
-        nodes: visibility.nodes,
-        pods: visibility.pods,
-        namespace: namespace.as_deref().map(|name| name.trim().to_owned()),
-    };
+    let scope = Scope { nodes, pods: visibility.pods, namespace: namespace.clone() };
     let mut search = Search::new(&fleet, text, scope);
     // Other tasks share this thread.
     while search.step() {
@@ -85,11 +86,16 @@ pub(super) async fn page(
         assets: Assets::links(),
         starting: starting(&site.view, &visibility),
         text: printable(text),
+        everywhere: namespace
+            .as_ref()
+            .filter(|_| !text.is_empty())
+            .map(|_| format!("/search?q={}", encoded(text))),
         namespace: namespace.as_deref().map(printable),
         total: has_query.then(|| count_noun(total, "match", "matches")),
         groups,
-        hidden: hidden(&visibility),
-        is_truncated: found.is_truncated,
+        hidden: hidden(&visibility, namespace.is_some()),
+        searched: found.searched,
+        not_counted: found.has_more_namespaces,
         origin: origin(&uri, &headers),
     };
     html(StatusCode::OK, &page)
@@ -101,10 +107,11 @@ fn exact_node(fleet: &Fleet, text: &str) -> Option<NodeName> {
     fleet.nodes.get(&name).map(|node| node.name.clone())
 }
 
-fn hidden(visibility: &Visibility) -> Vec<(&'static str, &'static str)> {
+/// Kinds of matches that require another permission. In a namespace, only pods are searched.
+fn hidden(visibility: &Visibility, in_namespace: bool) -> Vec<(&'static str, &'static str)> {
     let nodes = ("Nodes and devices", "list nodes.octavo.dev");
     let pods = ("Pods and namespaces", "list usage.octavo.dev");
-    let all = [(visibility.nodes, nodes), (visibility.pods, pods)];
+    let all = [(visibility.nodes || in_namespace, nodes), (visibility.pods, pods)];
     all.into_iter().filter(|(is_shown, _)| !is_shown).map(|(_, hidden)| hidden).collect()
 }
 

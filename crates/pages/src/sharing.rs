@@ -16,6 +16,7 @@ use super::badges::{count_noun, format_age, format_memory, printable};
 use super::layout::StateBadge;
 use super::plan::capitalize;
 use super::slice_diagram::SliceDiagram;
+use super::slots::MAX_SLOTS;
 
 /// Sharing section of a node's page.
 #[derive(Debug)]
@@ -286,8 +287,10 @@ fn holder_lines(unit: &UnitUsage) -> Vec<String> {
     if let Some(replicas) = unit.replicas {
         let held: usize = unit.tenants.iter().map(|tenant| tenant.ids.len()).sum();
         lines.push(format!("{replicas} replicas, {held} allocated"));
-        // The slots show the holders.
-        return lines;
+        if replicas <= MAX_SLOTS {
+            // The slots show the holders.
+            return lines;
+        }
     }
     let mut names: Vec<String> = unit
         .tenants
@@ -416,6 +419,9 @@ mod tests {
     #[test]
     fn diagram_names_holders_unless_the_slots_do() {
         assert_eq!(holder_lines(&unit()), ["4 replicas, 3 allocated"]);
+        let many = UnitUsage { replicas: Some(48), ..unit() };
+        let lines = ["48 replicas, 3 allocated", "greedy\u{fffd} over fair share", "big"];
+        assert_eq!(holder_lines(&many), lines);
         let exclusive = UnitUsage { replicas: None, ..unit() };
         assert_eq!(holder_lines(&exclusive), ["greedy\u{fffd} over fair share", "big"]);
     }

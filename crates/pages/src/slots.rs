@@ -10,7 +10,7 @@ use super::slice_diagram::{Region, SliceDiagram};
 /// Name of the parts of the diagram.
 const SLOTS: &str = "Replicas";
 /// Maximum number of replicas drawn: the number of columns in the style sheet.
-const MAX_SLOTS: u32 = 24;
+pub(super) const MAX_SLOTS: u32 = 24;
 
 /// One diagram for each time-sliced unit of a device.
 pub(super) fn slot_diagrams(usage: &DeviceUsage) -> Vec<SliceDiagram> {

@@ -156,6 +156,24 @@ async fn node_whose_agent_left_needs_attention_after_startup() {
         after.contains("2 without an agent, known from the cluster only; 1 needs attention"),
         "{after}"
     );
+    // Nothing is known of its devices, and it never reported.
+    let node = text(get(&view, "/nodes/left").await).await;
+    assert!(node.contains("No agent reports this node."), "{node}");
+    assert!(!node.contains("No problems") && !node.contains("Last report"), "{node}");
+    let file = text(get(&view, "/nodes.csv").await).await;
+    let line = file.lines().find(|line| line.starts_with("left,")).unwrap();
+    assert!(line.ends_with(",,,,false,"), "{line}");
+}
+
+#[tokio::test]
+async fn search_in_a_namespace_keeps_it_and_finds_no_nodes() {
+    let (_fleet, view) = view(1);
+    let all = get(&view, "/search?q=node-00000").await;
+    assert_eq!(all.status(), StatusCode::SEE_OTHER);
+    let page = text(get(&view, "/search?q=node-00000&namespace=team-a").await).await;
+    assert!(page.contains("0 matches"), "{page}");
+    assert!(page.contains("<input type=\"hidden\" name=\"namespace\" value=\"team-a\">"), "{page}");
+    assert!(page.contains("href=\"/search?q=node-00000\""), "{page}");
 }
 
 #[tokio::test]

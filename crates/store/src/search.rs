@@ -17,8 +17,16 @@ use crate::fleet::{Fleet, Node};
 pub const MAX_MATCHES: usize = 20;
 /// Maximum length of the searched text in bytes: that of the longest name.
 pub const MAX_TEXT_BYTES: usize = 253;
-/// Bytes of parts compared per step: about a millisecond.
-const BYTES_PER_STEP: usize = 1024 * 1024;
+/// Names compared per step.
+const NAMES_PER_STEP: usize = 4096;
+/// Cost of a step, in bytes of parts compared: about a millisecond.
+const COST_PER_STEP: usize = 1024 * 1024;
+/// Cost of a node that has no part that is read.
+const NODE_COST: usize = 64;
+/// Cost of comparing the address of a device.
+const ADDRESS_COST: usize = 512;
+/// Cost of decoding a part.
+const DECODE_COST: usize = 16 * 1024;
 /// Bytes of parts compared per search: those of about five thousand nodes with eight GPUs.
 const MAX_BYTES_READ: usize = 64 * 1024 * 1024;
 /// Maximum number of namespaces counted, because peers choose their names.
@@ -47,7 +55,13 @@ pub struct Search<'a> {
     uuid: Option<String>,
     scope: Scope,
     nodes: Vec<&'a Arc<Node>>,
+    /// Number of nodes whose name has been compared.
+    named: usize,
+    /// Number of nodes whose parts have been read.
     next: usize,
+    /// Cost of the current step.
+    cost: usize,
+    /// Bytes of parts read by all steps.
     read: usize,
     most: usize,
     namespaces: BTreeMap<String, usize>,
@@ -65,8 +79,10 @@ pub struct Found {
     pub pods: Matches<PodMatch>,
     /// Namespaces of these pods, with their number of pods.
     pub namespaces: Matches<(String, usize)>,
-    /// Whether the fleet is too large to be searched completely.
-    pub is_truncated: bool,
+    /// Number of nodes that were searched for devices and pods, if the fleet is too large to search all.
+    pub searched: Option<usize>,
+    /// Whether more namespaces match than were counted.
+    pub has_more_namespaces: bool,
 }
 
 /// Matches of one kind.
@@ -138,7 +154,9 @@ impl<'a> Search<'a> {
             nodes: if is_empty { Vec::new() } else { fleet.nodes.iter().collect() },
             text,
             scope,
+            named: 0,
             next: 0,
+            cost: 0,
             read: 0,
             most,
             namespaces: BTreeMap::new(),
@@ -146,28 +164,36 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Reads some nodes; returns whether more have to be read.
+    /// Compares some names, or reads some nodes once all names are compared; returns whether more have to be read.
     pub fn step(&mut self) -> bool {
-        let pause = self.read.saturating_add(BYTES_PER_STEP);
-        while self.read < pause {
+        if self.named < self.nodes.len() {
+            self.take_names();
+            return true;
+        }
+        self.cost = 0;
+        while self.cost < COST_PER_STEP {
             let Some(&node) = self.nodes.get(self.next) else {
                 return false;
             };
             if self.read >= self.most {
-                self.found.is_truncated = true;
+                self.found.searched = Some(self.next);
                 return false;
             }
             self.next = self.next.saturating_add(1);
-            // A node costs time even if it has no part that is read.
-            self.read = self.read.saturating_add(64);
-            if self.scope.nodes && !self.text.is_empty() {
-                self.take_node(node);
+            self.count_read(NODE_COST);
+            if self.scope.nodes {
+                self.take_devices(node);
             }
             if self.scope.pods {
                 self.take_pods(node);
             }
         }
         true
+    }
+
+    fn count_read(&mut self, bytes: usize) {
+        self.read = self.read.saturating_add(bytes);
+        self.cost = self.cost.saturating_add(bytes);
     }
 
     /// Returns the result.
@@ -178,34 +204,55 @@ impl<'a> Search<'a> {
         self.found
     }
 
-    fn take_node(&mut self, node: &Node) {
-        if node.name.as_str().contains(&self.text) {
-            self.found.nodes.push(node.name.clone());
+    fn take_names(&mut self) {
+        let names = self.nodes.iter().skip(self.named).take(NAMES_PER_STEP);
+        if self.scope.nodes && !self.text.is_empty() {
+            for node in names.filter(|node| node.name.as_str().contains(&self.text)) {
+                self.found.nodes.push(node.name.clone());
+            }
         }
+        self.named = self.named.saturating_add(NAMES_PER_STEP);
+    }
+
+    fn take_devices(&mut self, node: &Node) {
         let is_address = self.text.contains(':');
         if self.uuid.is_none() && !is_address {
             return;
         }
+        let mut catalogs = None;
         for (key, content) in status::device_parts(&node.parts) {
             let Ok(pci) = status::device_address(key) else { continue };
+            self.cost = self.cost.saturating_add(ADDRESS_COST);
             let by_address = is_address
                 && self.pci.map_or_else(|| pci.to_string().contains(&self.text), |one| one == pci);
-            let uuid = self.matching_uuid(node, key, content);
+            let uuid = self.matching_uuid((node, &mut catalogs), key, content);
             if by_address || uuid.is_some() {
                 self.found.devices.push(DeviceMatch { node: node.name.clone(), pci, uuid });
             }
         }
     }
 
-    fn matching_uuid(&mut self, node: &Node, key: &PartKey, content: &Content) -> Option<String> {
+    /// UUID that matches. `catalogs` are those of the node, once a device of it had to be decoded.
+    fn matching_uuid(
+        &mut self,
+        (node, catalogs): (&Node, &mut Option<Catalogs>),
+        key: &PartKey,
+        content: &Content,
+    ) -> Option<String> {
+        let size = content.bytes().len();
         let part = self.uuid.as_ref()?;
-        self.read = self.read.saturating_add(content.bytes().len());
+        self.read = self.read.saturating_add(size);
+        self.cost = self.cost.saturating_add(size);
         if !contains(content.bytes(), part.as_bytes()) {
             return None;
         }
-        // The store accepts decodable parts only.
-        let catalogs = Catalogs::decode(&node.parts).ok()?;
-        let device = status::decode_device(key, content, &catalogs).ok()?;
+        self.cost = self.cost.saturating_add(DECODE_COST);
+        let catalogs = match catalogs {
+            Some(known) => known,
+            // The store accepts decodable parts only.
+            None => catalogs.insert(Catalogs::decode(&node.parts).ok()?),
+        };
+        let device = status::decode_device(key, content, catalogs).ok()?;
         uuids(&device).into_iter().find(|uuid| uuid.to_ascii_lowercase().contains(part))
     }
 
@@ -213,13 +260,14 @@ impl<'a> Search<'a> {
         let Some(part) = node.parts.get(PartKey::usage().as_str()) else {
             return;
         };
-        self.read = self.read.saturating_add(part.bytes().len());
+        self.count_read(part.bytes().len());
         let namespace = self.scope.namespace.as_deref();
         if !contains(part.bytes(), self.text.as_bytes())
             || !contains(part.bytes(), namespace.unwrap_or_default().as_bytes())
         {
             return;
         }
+        self.cost = self.cost.saturating_add(DECODE_COST);
         let Ok(usage) = status::decode_usage(part) else {
             return;
         };
@@ -238,14 +286,15 @@ impl<'a> Search<'a> {
                 }
             }
         }
+        let is_in_namespace = namespace.is_some();
         for ((namespace, pod), devices) in pods {
-            if namespace.contains(&self.text) && !namespace.is_empty() {
+            if !is_in_namespace && namespace.contains(&self.text) && !namespace.is_empty() {
                 let is_known = self.namespaces.contains_key(&namespace);
                 if is_known || self.namespaces.len() < MAX_NAMESPACES {
                     let count = self.namespaces.entry(namespace.clone()).or_default();
                     *count = count.saturating_add(1);
                 } else {
-                    self.found.is_truncated = true;
+                    self.found.has_more_namespaces = true;
                 }
             }
             if pod.contains(&self.text) {
@@ -382,6 +431,8 @@ mod tests {
         assert_eq!(only("a").len(), 1);
         assert_eq!(only("")[0].pod, "notebook-a");
         assert_eq!(only("train"), []);
+        // The namespace itself is no match.
+        assert_eq!(found("", team).namespaces.total, 0);
     }
 
     #[test]
@@ -391,8 +442,11 @@ mod tests {
         let fleet = fleet(&[("gpu-01", &pods), ("gpu-02", &[("team", "pod-99")])]);
         let all = run(Search::new(&fleet, "pod", ALL));
         assert_eq!((all.pods.items.len(), all.pods.rest()), (MAX_MATCHES, 31));
-        assert!(!all.is_truncated);
+        assert_eq!(all.searched, None);
         let some = run(Search::within(&fleet, "pod", ALL, 1));
-        assert_eq!((some.pods.total, some.is_truncated), (50, true));
+        assert_eq!((some.pods.total, some.searched), (50, Some(1)));
+        // All names are compared, however large the parts of the first nodes are.
+        let some = run(Search::within(&fleet, "gpu-", ALL, 1));
+        assert_eq!((some.nodes.total, some.searched), (2, Some(1)));
     }
 }

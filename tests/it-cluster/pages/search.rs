@@ -36,7 +36,7 @@ async fn node_device_and_pod_are_found_from_any_page_by_keyboard() {
         page.open("/search?q=team").await;
         page.until("#found-namespaces", &["Namespaces 1"]).await;
         page.click(".results a").await;
-        page.until("#search-total", &["5 matches in the namespace team-a"]).await;
+        page.until("#search-total", &["4 matches in the namespace team-a"]).await;
         page.open("/search?q=nothing-like-it").await;
         page.until("#search-total", &["0 matches for nothing-like-it"]).await;
         page.assert_clean().await;

@@ -181,6 +181,7 @@ async fn openapi_document_lists_every_parameter_value() {
             "search",
             "type",
             "state",
+            "problem",
             "sharing",
             "layout",
             "layoutState",

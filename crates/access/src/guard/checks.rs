@@ -134,16 +134,17 @@ impl Checks {
         let nodes = row.shows_nodes() && self.is_allowed(caller, all_nodes).await?;
         let all_profiles = AccessReview::all(Verb::List, Resource::HardwareProfiles);
         let profiles = row.shows_profiles() && self.is_allowed(caller, all_profiles).await?;
-        let pods = match pods {
-            Some(pods) => self.is_allowed(caller, pods).await?,
-            None => false,
+        let (pods, required) = match pods {
+            // A caller with permission in one namespace only learns that they have to name it.
+            Some(pods) => (self.is_allowed(caller, pods.clone()).await?, pods),
+            None => (false, question.clone()),
         };
-        if (nodes && row.allows_by_nodes()) || self.is_allowed(caller, question.clone()).await? {
+        if (nodes && row.allows_by_nodes()) || self.is_allowed(caller, question).await? {
             return Ok(Visibility { types: VisibleTypes::All, nodes, profiles, pods });
         }
         let types = if row.allows_by_type() { self.types(caller).await? } else { BTreeSet::new() };
         if types.is_empty() && !pods {
-            return Err(AccessError::Forbidden(question));
+            return Err(AccessError::Forbidden(required));
         }
         let types = VisibleTypes::Only(types);
         // A reader of single types also sees the profiles that are for those types only, in every view that lists

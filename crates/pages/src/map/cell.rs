@@ -5,10 +5,12 @@ use octavo_model::id::{PciAddress, TypeName};
 use octavo_model::inventory::{Inventory, NeuronDevice, Severity};
 use octavo_model::quantity::Mebibytes;
 use octavo_model::tone::Tone;
-use octavo_node::sharing::usage::{DeviceUsage, Usage};
+use octavo_node::sharing::usage::DeviceUsage;
 use octavo_store::clock::Moment;
 use octavo_store::fleet::Node;
+use octavo_store::query::Query;
 
+use super::request::is_wanted;
 use super::scale::Metric;
 use crate::badges::{count_noun, format_memory, node_state, type_name};
 use crate::device_card::title;
@@ -81,9 +83,13 @@ impl Default for CellState {
 pub(super) fn device_cells(node: &Node, now: Moment) -> Vec<Cell> {
     let status = node.has_agent().then(|| node.status().ok()).flatten();
     let Some(status) = status else {
-        let total = node.counts(now).total;
-        let unread = Cell { node: node.name.to_string(), devices: total, ..Cell::default() };
-        return if total > 0 { vec![unread] } else { Vec::new() };
+        let unread = node.types(now).map(|one| Cell {
+            node: node.name.to_string(),
+            type_name: one.type_name.clone(),
+            devices: one.counts.total,
+            ..Cell::default()
+        });
+        return unread.filter(|cell| cell.devices > 0).collect();
     };
     let is_stale = node.freshness.is_stale(now);
     let inventory = &status.inventory;
@@ -117,21 +123,42 @@ pub(super) fn device_cells(node: &Node, now: Moment) -> Vec<Cell> {
     cells.collect()
 }
 
-/// One cell for all devices of `node`; `None` if it has none.
-pub(super) fn node_cell(node: &Node, usage: Option<&Usage>, now: Moment) -> Option<Cell> {
-    let devices = node.counts(now).total;
+/// One cell for the devices of `node` that match the query; `None` if it has none.
+pub(super) fn node_cell(node: &Node, query: &Query, now: Moment) -> Option<Cell> {
     let state = node.state(now);
-    let mut types = node.summary.types.iter();
-    let only = types.next().filter(|_| types.next().is_none());
-    let usage = usage.filter(|_| !node.freshness.is_stale(now));
-    let all = usage.map(|usage| usage.devices.as_slice()).unwrap_or_default();
-    (devices > 0).then(|| Cell {
+    let (wanted, others): (Vec<_>, Vec<_>) =
+        node.types(now).partition(|one| is_wanted(query, one.type_name.as_ref()));
+    let devices = wanted.iter().fold(0_u32, |sum, one| sum.saturating_add(one.counts.total));
+    if devices == 0 {
+        return None;
+    }
+    let values = if node.freshness.is_stale(now) {
+        Values::default()
+    } else {
+        // The usage names no types and lacks the memory of AMD and Neuron devices, and the whole status takes longer.
+        let usage = node.usage_by_pod().filter(|_| others.is_empty());
+        match usage.filter(|usage| usage.devices.iter().any(|device| device.memory.is_some())) {
+            Some(usage) => {
+                let all = usage.devices.iter().map(|one| Values::default().or(Some(one)));
+                Values::mean(all.collect::<Vec<_>>().iter())
+            }
+            None => {
+                let cells = device_cells(node, now);
+                let cells = cells.iter().filter(|cell| is_wanted(query, cell.type_name.as_ref()));
+                Values::mean(cells.map(|cell| &cell.values))
+            }
+        }
+    };
+    Some(Cell {
         node: node.name.to_string(),
-        type_name: only.and_then(|one| one.type_name.clone()),
+        type_name: match wanted.as_slice() {
+            [only] => only.type_name.clone(),
+            _ => None,
+        },
         state: CellState::Node(state),
         needs_attention: state.needs_attention(),
         devices,
-        values: Values::mean(all),
+        values,
         ..Cell::default()
     })
 }
@@ -152,7 +179,7 @@ fn neuron_cell(chip: &NeuronDevice, inventory: &Inventory) -> Cell {
     Cell {
         fragment: format!("#neuron-{}", chip.number),
         title: format!("Neuron {}", chip.number),
-        type_name: facts.and_then(|facts| facts.type_name.parse().ok()).or(of_bus),
+        type_name: of_bus.or(facts.and_then(|facts| facts.type_name.parse().ok())),
         // The driver does not report users of a device.
         state: CellState::Device(if is_failing {
             DeviceUse::Unavailable
@@ -214,7 +241,7 @@ impl Cell {
         }
     }
 
-    /// Whether an exclamation mark shows that a user has to act. A cross says so too.
+    /// Whether an exclamation mark shows that a user has to act. A cross has the same meaning.
     pub(super) fn is_marked(&self) -> bool {
         self.needs_attention && self.state != CellState::Device(DeviceUse::Unavailable)
     }
@@ -280,18 +307,17 @@ impl Values {
     }
 
     /// Mean of the devices that report a value; sum of their memory, and highest of their temperatures.
-    fn mean(devices: &[DeviceUsage]) -> Self {
-        let all = || devices.iter().map(|device| Self::default().or(Some(device)));
+    fn mean<'a>(all: impl Iterator<Item = &'a Self> + Clone) -> Self {
         let sum = |(used, total): (u64, u64), (more_used, more): (Mebibytes, Mebibytes)| {
             (used.saturating_add(more_used.get()), total.saturating_add(more.get()))
         };
-        let memory = all().filter_map(|values| values.memory).fold((0, 0), sum);
+        let memory = all.clone().filter_map(|values| values.memory).fold((0, 0), sum);
         let (used, total) = (Mebibytes::new(memory.0), Mebibytes::new(memory.1));
         Self {
-            utilization: mean(all().filter_map(|values| values.utilization)),
+            utilization: mean(all.clone().filter_map(|values| values.utilization)),
             memory: (total.get() > 0).then_some((used, total)),
-            temperature: all().filter_map(|values| values.temperature).max(),
-            power: mean(all().filter_map(|values| values.power)),
+            temperature: all.clone().filter_map(|values| values.temperature).max(),
+            power: mean(all.filter_map(|values| values.power)),
         }
     }
 

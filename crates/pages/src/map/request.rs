@@ -1,5 +1,6 @@
 //! Parameters of the map's address.
 
+use octavo_model::id::TypeName;
 use octavo_store::query::Query;
 use octavo_toolkit::error::chain;
 
@@ -33,7 +34,7 @@ impl Default for Request {
             by_type: false,
             by_device: None,
             is_table: false,
-            query: Query { limit: MAX_CELLS, ..Query::default() },
+            query: Query { limit: usize::MAX, ..Query::default() },
         }
     }
 }
@@ -53,7 +54,7 @@ impl Request {
             by_type: group == "type",
             by_device: (!cells.is_empty()).then_some(cells == "device"),
             is_table: view == "table",
-            query: Query { limit: MAX_CELLS, after: None, ..query },
+            query: Query { limit: usize::MAX, after: None, ..query },
         })
     }
 }
@@ -62,6 +63,11 @@ impl Request {
 pub(super) fn node_filter(address: &ListAddress) -> ListAddress {
     let own = [BY, GROUP, CELLS, VIEW].into_iter();
     own.fold(address.clone(), |address, name| address.without(name))
+}
+
+/// Whether devices of this type are shown. A node of several types can have others.
+pub(super) fn is_wanted(query: &Query, type_name: Option<&TypeName>) -> bool {
+    query.types.is_empty() || query.types.iter().any(|wanted| wanted.as_ref() == type_name)
 }
 
 /// Value of a parameter, which is empty or one of `all`.

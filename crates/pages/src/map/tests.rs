@@ -8,7 +8,7 @@ use axum::http::{Request, StatusCode};
 use http_body_util::BodyExt;
 use octavo_fleet::access::Visibility;
 use octavo_model::examples;
-use octavo_model::inventory::{Condition, Inventory, Mig};
+use octavo_model::inventory::{Condition, Identity, Inventory, Mig};
 use octavo_model::quantity::Mebibytes;
 use octavo_model::reading::{MemoryUse, Percent};
 use octavo_node::label_set::LabelSet;
@@ -145,6 +145,48 @@ async fn cells_are_grouped_filtered_and_listed_as_the_address_says() {
     assert!(table.contains("31 %") && table.contains("not reported"), "{table}");
 }
 
+#[tokio::test]
+async fn type_selects_devices_of_mixed_nodes() {
+    let clock = Clock::start();
+    let mut inventory = Inventory::default();
+    for (number, name) in (1..).zip(["nvidia-l4-24gb", "nvidia-a100-80gb", "nvidia-l4-24gb"]) {
+        let mut device = examples::gpu();
+        device.pci = format!("0000:{number:02x}:00.0").parse().unwrap();
+        device.identity = Identity::Manual { type_name: name.parse().unwrap(), sku: None };
+        inventory.devices.push(device);
+    }
+    let origin = ReportingAgent {
+        name: "mixed".parse().unwrap(),
+        run: Run { epoch: 1, boot_id: "b".to_owned() },
+        agent_version: "1".to_owned(),
+    };
+    let parts = status::encode(&inventory, &LabelSet::default(), None);
+    let digest = StatusSummary::new(&inventory, Arc::default(), None);
+    let fresh = Freshness::new(clock.now(), Duration::from_hours(1));
+    let mut fleet = Fleet::default();
+    fleet.nodes.insert(Arc::new(Node::new(origin, parts, digest, fresh)));
+    let (_, receiver) = watch::channel(fleet);
+    let view = FleetView::new(receiver, clock);
+    assert_eq!(cells(&map(&view, "/map").await).len(), 3);
+    let page = map(&view, "/map?type=nvidia-l4-24gb").await;
+    assert_eq!(cells(&page).len(), 2);
+    assert!(page.contains("2 devices on 1 node<"), "{page}");
+    let page = map(&view, "/map?type=nvidia-l4-24gb&cells=node").await;
+    assert!(page.contains("aria-label=\"mixed: 2 devices, nvidia-l4-24gb"), "{page}");
+}
+
+#[tokio::test]
+async fn form_retains_filters_that_it_does_not_show() {
+    let view = view(&[("a", &[Some(1)])]);
+    let page = map(&view, "/map?problem=failing&sort=-name&group=type").await;
+    for (name, value) in [("problem", "failing"), ("sort", "-name"), ("group", "type")] {
+        let field = format!("<input type=\"hidden\" name=\"{name}\" value=\"{value}\">");
+        assert!(page.contains(&field), "{name}: {page}");
+    }
+    assert!(page.contains("id=\"map-clear\" href=\"/map?sort=-name&#38;group=type\""), "{page}");
+    assert!(page.contains("</span> --problem=failing</code>"), "{page}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn unknown_is_never_zero() {
     let clock = Clock::start();
@@ -175,6 +217,7 @@ async fn large_fleet_begins_with_nodes_and_cells_are_bounded() {
     let page = map(&many, "/map?cells=device").await;
     assert_eq!(cells(&page).len(), 10_000);
     assert!(page.contains("Only the first 10000 cells are shown."), "{page}");
+    assert!(page.contains("10400 devices on 1300 nodes"), "{page}");
 }
 
 #[tokio::test]

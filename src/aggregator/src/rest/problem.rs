@@ -158,6 +158,7 @@ impl From<QueryError> for ApiError {
             QueryError::Repeated(_)
             | QueryError::TooMany { .. }
             | QueryError::TooManyValues { .. }
+            | QueryError::TooManyTypes { .. }
             | QueryError::Value { .. }
             | QueryError::Type { .. }
             | QueryError::Selector(_)
