@@ -164,7 +164,7 @@ pub(super) async fn page(
         None => cells(&found.items, (&request.query, by_device), now).await,
     };
     // The cache holds the types of listed nodes.
-    let types = is_guarded.then(|| site.view.types(&fleet, now)).unwrap_or_default();
+    let types = if is_guarded { site.view.types(&fleet, now) } else { Arc::default() };
     let shown = Shown { address: &address, request: &request, by_device, devices, cells };
     let page = shown.page((&fleet, &found), &types, wrong, now);
     let page = MapPage {

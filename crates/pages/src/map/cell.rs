@@ -137,16 +137,14 @@ pub(super) fn node_cell(node: &Node, query: &Query, now: Moment) -> Option<Cell>
     } else {
         // The usage names no types and lacks the memory of AMD and Neuron devices, and the whole status takes longer.
         let usage = node.usage_by_pod().filter(|_| others.is_empty());
-        match usage.filter(|usage| usage.devices.iter().any(|device| device.memory.is_some())) {
-            Some(usage) => {
-                let all = usage.devices.iter().map(|one| Values::default().or(Some(one)));
-                Values::mean(all.collect::<Vec<_>>().iter())
-            }
-            None => {
-                let cells = device_cells(node, now);
-                let cells = cells.iter().filter(|cell| is_wanted(query, cell.type_name.as_ref()));
-                Values::mean(cells.map(|cell| &cell.values))
-            }
+        let usage = usage.filter(|usage| usage.devices.iter().any(|one| one.memory.is_some()));
+        if let Some(usage) = usage {
+            let all = usage.devices.iter().map(|one| Values::default().or(Some(one)));
+            Values::mean(all.collect::<Vec<_>>().iter())
+        } else {
+            let cells = device_cells(node, now);
+            let cells = cells.iter().filter(|cell| is_wanted(query, cell.type_name.as_ref()));
+            Values::mean(cells.map(|cell| &cell.values))
         }
     };
     Some(Cell {
@@ -179,7 +177,7 @@ fn neuron_cell(chip: &NeuronDevice, inventory: &Inventory) -> Cell {
     Cell {
         fragment: format!("#neuron-{}", chip.number),
         title: format!("Neuron {}", chip.number),
-        type_name: of_bus.or(facts.and_then(|facts| facts.type_name.parse().ok())),
+        type_name: of_bus.or_else(|| facts.and_then(|facts| facts.type_name.parse().ok())),
         // The driver does not report users of a device.
         state: CellState::Device(if is_failing {
             DeviceUse::Unavailable
