@@ -117,9 +117,37 @@ pub(super) fn format_time(time: Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
+/// Capitalizes the first letter, unless the first word is a name such as `nvidia.com/gpu` or `nvmlInit`.
+pub(super) fn capitalize(text: &str) -> String {
+    let word = text.split_whitespace().next().unwrap_or_default();
+    let word = word.trim_end_matches([':', ',', '.']);
+    if !word.chars().all(|letter| letter.is_lowercase() || letter == '-') {
+        return text.to_owned();
+    }
+    let mut chars = text.chars();
+    match chars.next() {
+        Some(first) => first.to_uppercase().chain(chars).collect(),
+        None => String::new(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_at_the_start_of_a_sentence_are_not_capitalized() {
+        for (text, shown) in [
+            ("drain (all) gave up", "Drain (all) gave up"),
+            ("failing: GPU is lost", "Failing: GPU is lost"),
+            ("nvidia.com/gpu is not registered", "nvidia.com/gpu is not registered"),
+            ("nvmlInit failed", "nvmlInit failed"),
+            ("1 id stays", "1 id stays"),
+            ("", ""),
+        ] {
+            assert_eq!(capitalize(text), shown);
+        }
+    }
 
     #[test]
     fn product_has_a_space_before_the_unit() {

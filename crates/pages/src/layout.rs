@@ -5,8 +5,7 @@ use octavo_model::reason::Reason;
 use octavo_model::reported::Reported;
 use octavo_planner::reconcile::{ApplyState, DeviceLayoutStatus, NodeLayoutStatus};
 
-use super::badges::{printable, tone_class, tone_icon};
-use super::plan::capitalize;
+use super::badges::{capitalize, printable, tone_class, tone_icon};
 
 /// Layout section of a node's page.
 #[derive(Debug)]

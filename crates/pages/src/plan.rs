@@ -17,7 +17,7 @@ use octavo_planner::plan::{
 use octavo_store::dry_run::{DryRun, dry_run};
 
 use self::diagram::{mark_fates, planned_diagram};
-use super::badges::{Badge, printable};
+use super::badges::{Badge, capitalize, printable};
 use super::slice_diagram::SliceDiagram;
 
 /// The form, with the plan of the selected layout.
@@ -287,40 +287,12 @@ fn outcome_badge(outcome: PlanOutcome, word: &'static str) -> Badge {
     Badge { tone, icon, word }
 }
 
-/// Capitalizes the first letter, unless the first word is a name such as `nvidia.com/gpu` or `nvmlInit`.
-pub(super) fn capitalize(text: &str) -> String {
-    let word = text.split_whitespace().next().unwrap_or_default();
-    let word = word.trim_end_matches([':', ',', '.']);
-    if !word.chars().all(|letter| letter.is_lowercase() || letter == '-') {
-        return text.to_owned();
-    }
-    let mut chars = text.chars();
-    match chars.next() {
-        Some(first) => first.to_uppercase().chain(chars).collect(),
-        None => String::new(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use octavo_model::examples::gpu;
     use octavo_model::holder::{Holder, HolderDetails};
 
     use super::*;
-
-    #[test]
-    fn names_at_the_start_of_a_sentence_are_not_capitalized() {
-        for (text, shown) in [
-            ("drain (all) gave up", "Drain (all) gave up"),
-            ("failing: GPU is lost", "Failing: GPU is lost"),
-            ("nvidia.com/gpu is not registered", "nvidia.com/gpu is not registered"),
-            ("nvmlInit failed", "nvmlInit failed"),
-            ("1 id stays", "1 id stays"),
-            ("", ""),
-        ] {
-            assert_eq!(capitalize(text), shown);
-        }
-    }
 
     #[test]
     fn process_name_cannot_control_the_page() {

@@ -12,9 +12,8 @@ use octavo_model::sharing_status::{
 };
 use octavo_node::sharing::usage::{DeviceUsage, Tenant, UnitUsage, Usage};
 
-use super::badges::{count_noun, format_age, format_memory, printable};
+use super::badges::{capitalize, count_noun, format_age, format_memory, printable};
 use super::layout::StateBadge;
-use super::plan::capitalize;
 use super::slice_diagram::SliceDiagram;
 use super::slots::MAX_SLOTS;
 
@@ -105,7 +104,7 @@ fn sharing_badge(state: &Reported<Reason>) -> StateBadge {
         Some(_) | None => ("soft", "note"),
     };
     let word = match state.known() {
-        Some(Reason::SharingInForce) => "applied".to_owned(),
+        Some(Reason::SharingInForce) => Reason::Applied.as_str().to_owned(),
         Some(Reason::SharingNotInForce) => "not applied".to_owned(),
         Some(_) | None => printable(state.as_str()),
     };

@@ -13,11 +13,10 @@ use octavo_store::fleet::{Fleet, Node};
 
 use crate::address::{LIST, encoded};
 use crate::badges::{
-    Badge, TextPart, count_noun, device_state, format_age, millis, node_state, printable,
-    text_parts,
+    Badge, TextPart, capitalize, count_noun, device_state, format_age, millis, node_state,
+    printable, text_parts,
 };
 use crate::list::has_lost_agent;
-use crate::plan::capitalize;
 
 /// Maximum number of problems that are listed one by one; more are grouped by reason.
 pub(super) const MAX_LINES: usize = 50;

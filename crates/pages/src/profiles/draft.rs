@@ -26,8 +26,7 @@ use self::draft_form::DraftForm;
 use self::fields::{CountFields, TaintCheckbox};
 use self::outcome::CreationOutcome;
 use super::{Assets, PageState};
-use crate::badges::{count_noun, printable};
-use crate::plan::capitalize;
+use crate::badges::{capitalize, count_noun, printable};
 
 /// Maximum number of node names in a sentence.
 const MAX_NAMES: usize = 12;

@@ -10,8 +10,7 @@ use octavo_fleet::hardware_profile::{
 };
 
 use crate::address::{query_pairs, quoted};
-use crate::badges::printable;
-use crate::plan::capitalize;
+use crate::badges::{capitalize, printable};
 
 /// Maximum length of a command. Linux passes at most 128 KiB in one argument of a program (`MAX_ARG_STRLEN`).
 const MAX_COMMAND_BYTES: usize = 120 << 10;

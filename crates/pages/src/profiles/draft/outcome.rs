@@ -12,8 +12,7 @@ use octavo_toolkit::error::chain;
 
 use super::{DraftForm, PageReader};
 use crate::address::profile_path;
-use crate::badges::printable;
-use crate::plan::capitalize;
+use crate::badges::{capitalize, printable};
 
 /// Outcome as shown on the page.
 #[derive(Debug)]
