@@ -162,7 +162,17 @@ async fn node_usage_is_read_through_agent_socket() {
     assert_eq!(
         rows,
         [
-            [&node, "GPU 0", "-", "team-a/notebook-0", "main", "0", "12 GiB", "29% of 40 GiB", "-"],
+            [
+                &node,
+                "GPU 0",
+                "-",
+                "team-a/notebook-0",
+                "main",
+                "0",
+                "11.7 GiB",
+                "29% of 40 GiB",
+                "-"
+            ],
             [&node, "GPU 0", "-", "(no pod: pid 4711)", "-", "-", "500 MiB", "1% of 40 GiB", "-"],
         ]
     );

@@ -15,7 +15,9 @@ use octavo_node::sharing::usage::{DeviceUsage, Tenant, UnitUsage, Usage};
 use super::badges::{capitalize, count_noun, format_age, format_memory, printable};
 use super::layout::StateBadge;
 use super::slice_diagram::SliceDiagram;
-use super::slots::MAX_SLOTS;
+
+/// Maximum number of replicas that are drawn as slots: the number of columns in the style sheet.
+pub(super) const MAX_SLOTS: u32 = 24;
 
 /// Sharing section of a node's page.
 #[derive(Debug)]

@@ -4,13 +4,11 @@ use octavo_model::text::count_noun;
 use octavo_node::sharing::usage::{DeviceUsage, Tenant, UnitUsage};
 
 use super::badges::{format_memory, printable};
-use super::sharing::{holder_name, unit_name};
+use super::sharing::{MAX_SLOTS, holder_name, unit_name};
 use super::slice_diagram::{Region, SliceDiagram};
 
 /// Name of the parts of the diagram.
 const SLOTS: &str = "Replicas";
-/// Maximum number of replicas drawn: the number of columns in the style sheet.
-pub(super) const MAX_SLOTS: u32 = 24;
 
 /// One diagram for each time-sliced unit of a device.
 pub(super) fn slot_diagrams(usage: &DeviceUsage) -> Vec<SliceDiagram> {

@@ -74,11 +74,11 @@ async fn sixteen_neuron_devices_are_reported_everywhere_with_their_driver() {
     assert_eq!(node["types"][0]["devices"]["unknown"], 16);
     let nodes = fleet.prints(&["nodes", "--no-headers"]);
     assert!(
-        nodes[0].starts_with("chips 16x aws-trainium2-96gb 16 ? - 1536Gi exclusive ok "),
+        nodes[0].starts_with("chips 16x aws-trainium2-96gb 16 ? - 1536 GiB exclusive ok "),
         "{nodes:?}"
     );
     let types = fleet.prints(&["types", "--no-headers"]);
-    assert_eq!(types, ["aws-trainium2-96gb 96Gi 16 ? ? ? - 0 0 16 1"]);
+    assert_eq!(types, ["aws-trainium2-96gb 96 GiB 16 ? ? ? - 0 0 16 1"]);
     let shown = fleet.prints(&["node", "chips"]);
     assert_eq!(shown[..2], ["Node: chips", "State: ok"]);
     assert!(!shown.iter().any(|line| line.contains("no-driver")), "{shown:?}");

@@ -29,7 +29,7 @@ enum Format {
 struct StoredFile {
     format: Format,
     start: u64,
-    bytes: u64,
+    bytes: usize,
 }
 
 /// Files of the archive.
@@ -82,10 +82,10 @@ impl Contents {
     fn store(&mut self, path: &str, format: Format, text: &str) -> Result<(), CliError> {
         let written = self.storage.stream_position().and_then(|start| {
             self.storage.write_all(text.as_bytes())?;
-            Ok((start, self.storage.stream_position()?.saturating_sub(start)))
+            Ok(start)
         });
-        let (start, bytes) = written.map_err(CliError::TemporaryFile)?;
-        self.files.insert(path.to_owned(), StoredFile { format, start, bytes });
+        let start = written.map_err(CliError::TemporaryFile)?;
+        self.files.insert(path.to_owned(), StoredFile { format, start, bytes: text.len() });
         Ok(())
     }
 
@@ -106,8 +106,9 @@ impl Contents {
         };
         for (path, StoredFile { format, start, bytes }) in self.files {
             self.storage.seek(SeekFrom::Start(start))?;
-            let mut text = String::new();
-            (&self.storage).take(bytes).read_to_string(&mut text)?;
+            let mut text = vec![0; bytes];
+            self.storage.read_exact(&mut text)?;
+            let text = String::from_utf8(text).map_err(io::Error::other)?;
             let text = match format {
                 Format::Log => change(&text),
                 Format::Document => {
