@@ -72,7 +72,7 @@ impl<'a> Search<'a> {
         self.window
     }
 
-    /// Decodes up to [`SERIES_PER_STEP`] series; returns whether more have to be decoded.
+    /// Decodes a bounded number of series; returns whether more have to be decoded.
     pub fn step(&mut self) -> Result<bool, QueryError> {
         for _ in 0..SERIES_PER_STEP {
             if let Some(((key, series), rest)) = self.series.split_first() {
