@@ -117,11 +117,13 @@ pub(super) fn format_time(time: Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
-/// Capitalizes the first letter, unless the first word is a name such as `nvidia.com/gpu` or `nvmlInit`.
+/// Capitalizes the first letter, unless the first word is a name such as `nvidia.com/gpu`, `nvmlInit` or `gi`.
 pub(super) fn capitalize(text: &str) -> String {
     let word = text.split_whitespace().next().unwrap_or_default();
     let word = word.trim_end_matches([':', ',', '.']);
-    if !word.chars().all(|letter| letter.is_lowercase() || letter == '-') {
+    let is_word = word.chars().all(|letter| letter.is_lowercase() || letter == '-');
+    // `gi 2` is a GPU instance in messages of the planner.
+    if !is_word || word == "gi" {
         return text.to_owned();
     }
     let mut chars = text.chars();
@@ -142,6 +144,7 @@ mod tests {
             ("failing: GPU is lost", "Failing: GPU is lost"),
             ("nvidia.com/gpu is not registered", "nvidia.com/gpu is not registered"),
             ("nvmlInit failed", "nvmlInit failed"),
+            ("gi 2 is in use", "gi 2 is in use"),
             ("1 id stays", "1 id stays"),
             ("", ""),
         ] {
