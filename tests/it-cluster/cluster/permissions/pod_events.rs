@@ -176,16 +176,16 @@ async fn pod_over_its_share_gets_event_once_account_is_authorized() {
 /// Each event is requested once, and the first denial is logged.
 fn reporting_fails(node: &SharedNode, agent: &mut Program) {
     node.uses("first", 101, 30 * 1024);
-    let line = agent.expect_log("container main uses 30.");
+    let line = agent.expect_log("container main uses 30 GiB");
     assert!(line.contains("fair share") && line.ends_with(" pods=team-a/first"), "{line}");
     let why = agent.expect_log(REFUSED);
     assert!(why.contains("forbidden") && why.contains(NAMESPACE), "{why}");
     node.uses("second", 102, 30 * 1024);
-    let line = agent.expect_log("container main uses 30.");
+    let line = agent.expect_log("container main uses 30 GiB");
     assert!(line.ends_with(" pods=team-a/second"), "{line}");
     assert_eq!(node.answers(2), [403, 403]);
     node.ends(102);
-    let line = agent.expect_log("container main uses 0.0");
+    let line = agent.expect_log("container main uses 0 MiB");
     assert!(line.ends_with(" pods=team-a/second"), "{line}");
     assert_eq!(node.answers(3), [403; 3]);
     assert!(node.events().is_empty());
@@ -193,7 +193,7 @@ fn reporting_fails(node: &SharedNode, agent: &mut Program) {
 
 fn permitted_report_is_an_event_of_the_pod(node: &SharedNode, agent: &mut Program) {
     node.uses("third", 103, 31 * 1024);
-    let line = agent.expect_log("container main uses 31.");
+    let line = agent.expect_log("container main uses 31 GiB");
     let answers = node.answers(4);
     assert_eq!(answers, [403, 403, 403, 201]);
     let events = node.events();
@@ -209,10 +209,10 @@ fn permitted_report_is_an_event_of_the_pod(node: &SharedNode, agent: &mut Progra
     assert_eq!(event["reportingController"], "octavo.dev/agent");
     assert_eq!(event["reportingInstance"], "node-a");
     let text = event["note"].as_str().unwrap();
-    assert!(text.starts_with("container main uses 31."), "{text}");
+    assert!(text.starts_with("container main uses 31 GiB"), "{text}");
     assert!(line.ends_with(&format!("{text} pods=team-a/third")), "{line}: {text}");
     node.ends(103);
-    let line = agent.expect_log("container main uses 0.0");
+    let line = agent.expect_log("container main uses 0 MiB");
     assert!(line.ends_with(" pods=team-a/third"), "{line}");
     node.answers(5);
     let reasons = node.events().into_iter().map(|event| event["reason"].clone());
