@@ -43,7 +43,7 @@ struct TypePart {
     more_fragmented: usize,
 }
 
-/// How many units of one shape there could be. Rows are alternatives.
+/// Numbers of available and of possible units of one shape. Rows are alternatives.
 #[derive(Debug)]
 struct Placement {
     shape: String,

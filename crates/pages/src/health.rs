@@ -20,7 +20,7 @@ pub(super) struct Problem {
     /// Fragment of its place on the page.
     pub(super) href: String,
     pub(super) text: String,
-    /// What to do; empty if the problem has no reason that this version knows.
+    /// Remedy; empty if the problem has no reason that this version knows.
     pub(super) remedy: Vec<TextPart>,
 }
 

@@ -263,7 +263,7 @@ fn needs_attention(node: &Node, is_starting: bool, now: Moment) -> bool {
     has_lost_agent(node, is_starting, now) || node.state(now).needs_attention()
 }
 
-/// Whether an agent reported the node before, and none does any more.
+/// Returns `true` if an agent reported the node before, and none does any more.
 pub(super) fn has_lost_agent(node: &Node, is_starting: bool, now: Moment) -> bool {
     let is_labeled_by_agent = node.source == TypeSource::Label(TYPE_LABEL);
     node.state(now) == NodeState::NoAgent && is_labeled_by_agent && !is_starting

@@ -55,7 +55,7 @@ struct MapPage {
     wrong: Option<String>,
     switches: Vec<Switch>,
     caption: String,
-    /// What the color means, and why cells are nodes.
+    /// Meaning of the colors, and the reason if cells are nodes.
     note: String,
     legend: Vec<LegendEntry>,
     groups: Vec<CellGroup>,
@@ -315,7 +315,7 @@ fn switches(address: &ListAddress, request: &Request, by_device: bool) -> Vec<Sw
     all
 }
 
-/// What a cell and its color stand for.
+/// Meaning of a cell and of its color.
 fn note(request: &Request, by_device: bool, devices: usize) -> String {
     let of_node = !by_device;
     let cell = if of_node { "A cell is a node" } else { "A cell is a device" };

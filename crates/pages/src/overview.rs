@@ -31,12 +31,12 @@ use super::{PageState, html, origin, redirect_to_list};
 #[template(path = "overview.html")]
 pub(super) struct OverviewPage {
     assets: Assets,
-    /// Whether nodes are shown.
+    /// True if nodes are shown.
     nodes: bool,
     empty: Option<EmptyFleet>,
     /// Notice while agents reconnect after a start.
     starting: Option<String>,
-    /// Why the cluster is not watched at the moment.
+    /// Reason why the cluster is currently not watched.
     error: Option<String>,
     node_states: StateBar,
     device_states: StateBar,

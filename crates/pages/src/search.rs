@@ -32,7 +32,7 @@ struct SearchPage {
     hidden: Vec<(&'static str, &'static str)>,
     /// Number of nodes that were searched for devices and pods, if not all.
     searched: Option<usize>,
-    /// Whether there are more namespaces than were counted.
+    /// True if there are more namespaces than were counted.
     not_counted: bool,
     origin: String,
 }

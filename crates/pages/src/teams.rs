@@ -34,13 +34,13 @@ const MAX_IDLE_ROWS: usize = 20;
 #[template(path = "teams.html")]
 struct TeamsPage {
     assets: Assets,
-    /// Whether nodes are shown.
+    /// True if nodes are shown.
     nodes: bool,
     /// Namespace that the page is limited to; empty for all.
     namespace: String,
     /// Notice while agents reconnect after a start.
     starting: Option<String>,
-    /// Why the cluster is not watched at the moment.
+    /// Reason why the cluster is currently not watched.
     error: Option<String>,
     caption: String,
     rows: Vec<TeamRow>,

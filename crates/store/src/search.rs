@@ -81,7 +81,7 @@ pub struct Found {
     pub namespaces: Matches<(String, usize)>,
     /// Number of nodes that were searched for devices and pods, if the fleet is too large to search all.
     pub searched: Option<usize>,
-    /// Whether more namespaces match than were counted.
+    /// True if more namespaces match than were counted.
     pub has_more_namespaces: bool,
 }
 

@@ -12,13 +12,13 @@ use super::style::Style;
 use super::text::{length, lines, pieces};
 use crate::settings::Colors;
 
-/// How the style of a cell is drawn.
+/// Part of a cell that has its color.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Ink {
+pub(super) enum Coloring {
     /// Colored words: a free slice, or a change.
-    Words,
+    Text,
     /// Colored background: an instance that exists and stays.
-    Filled,
+    Background,
 }
 
 /// Columns between the left edge and the right one, the right one included.
@@ -32,7 +32,7 @@ pub(super) struct Cell {
     pub(super) mark: char,
     pub(super) paragraphs: Vec<String>,
     pub(super) style: Style,
-    pub(super) ink: Ink,
+    pub(super) coloring: Coloring,
 }
 
 impl Cell {
@@ -47,7 +47,7 @@ impl Cell {
             mark: ' ',
             paragraphs: vec![format!("one whole GPU, {}", say::whole_gpu_usage(usage))],
             style,
-            ink: Ink::Filled,
+            coloring: Coloring::Background,
         }
     }
 
@@ -58,7 +58,7 @@ impl Cell {
             mark: ' ',
             paragraphs: vec!["free".to_owned()],
             style: Style::Good,
-            ink: Ink::Words,
+            coloring: Coloring::Text,
         }
     }
 }
@@ -159,9 +159,11 @@ fn words(cells: &[Cell], width: usize, colors: Colors) -> Vec<String> {
                     _ => (" ", words.to_owned()),
                 };
                 let pad = " ".repeat(pad);
-                match cell.ink {
-                    Ink::Words => format!("{blank}{}{pad}", cell.style.paint(&words, colors)),
-                    Ink::Filled => cell.style.fill(&format!("{blank}{words}{pad}"), colors),
+                match cell.coloring {
+                    Coloring::Text => format!("{blank}{}{pad}", cell.style.paint(&words, colors)),
+                    Coloring::Background => {
+                        cell.style.fill(&format!("{blank}{words}{pad}"), colors)
+                    }
                 }
             })
             .collect();
@@ -174,16 +176,16 @@ fn words(cells: &[Cell], width: usize, colors: Colors) -> Vec<String> {
 mod tests {
     use super::*;
 
-    fn cell(style: Style, ink: Ink, mark: char) -> Cell {
-        Cell { slices: 1, mark, paragraphs: vec!["a".to_owned()], style, ink }
+    fn cell(style: Style, coloring: Coloring, mark: char) -> Cell {
+        Cell { slices: 1, mark, paragraphs: vec!["a".to_owned()], style, coloring }
     }
 
     #[test]
     fn instances_are_filled_and_free_slices_and_changes_have_colored_words() {
         let cells = [
-            cell(Style::Warning, Ink::Filled, ' '),
-            cell(Style::Bad, Ink::Filled, '!'),
-            cell(Style::Bad, Ink::Words, '-'),
+            cell(Style::Warning, Coloring::Background, ' '),
+            cell(Style::Bad, Coloring::Background, '!'),
+            cell(Style::Bad, Coloring::Text, '-'),
             Cell::free(),
         ];
         let plain = frame(&cells, 4, Colors::Off);

@@ -30,7 +30,7 @@ pub struct Demand {
     pub kind: UnitType,
     /// Resource that they request.
     pub resource: String,
-    /// What one unit of it is.
+    /// Shape of one unit.
     pub shape: Shape,
     /// Number of pods.
     pub pods: u64,

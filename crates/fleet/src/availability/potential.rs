@@ -31,7 +31,7 @@ type PotentialByState = BTreeMap<DeviceUseState, Option<Arc<IdleDevice>>>;
 /// Maximum number of instances by profile id of the driver.
 type MaxInstances = BTreeMap<u32, u32>;
 
-/// What determines the potential capacity of devices with the same profiles.
+/// Use of a device. Devices with the same use and the same profiles have the same potential capacity.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct DeviceUseState {
     /// Instances in use with their placements.
@@ -73,7 +73,7 @@ pub struct FragmentedDevice {
     pub device: String,
     /// Type; `None` if unknown.
     pub type_name: Option<TypeName>,
-    /// What the idle instances prevent.
+    /// Largest instances with and without the idle ones.
     pub fragmentation: Fragmentation,
 }
 
@@ -124,18 +124,13 @@ fn calculate_potential(
 ) -> Option<Arc<IdleDevice>> {
     let DeviceUseState { in_use, idle, holds } = of;
     let rearranged = max_instances(device, state, in_use);
-    let beside = if device.mig.is_enabled() {
-        max_instances(device, state, &[&in_use[..], idle].concat())
-    } else {
-        MaxInstances::new()
-    };
-    let fragmentation = device
-        .mig
-        .is_enabled()
-        .then(|| fragmentation(state, &rearranged, &beside, holds))
-        .flatten();
-    let mut could = additional_units(state, &rearranged, &beside, holds);
-    if device.mig.is_enabled() && in_use.is_empty() {
+    let is_enabled = device.mig.is_enabled();
+    // Instances fit beside others only in MIG mode.
+    let beside = is_enabled.then(|| max_instances(device, state, &[&in_use[..], idle].concat()));
+    let fragmentation =
+        beside.as_ref().and_then(|beside| fragmentation(state, &rearranged, beside, holds));
+    let mut could = additional_units(state, &rearranged, &beside.unwrap_or_default(), holds);
+    if is_enabled && in_use.is_empty() {
         could.push(PotentialUnits {
             resource: DeviceResource::for_vendor(Vendor::Nvidia)?.as_str().to_owned(),
             shape: Shape::Device,

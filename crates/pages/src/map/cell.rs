@@ -31,7 +31,7 @@ pub(super) struct Cell {
     pub(super) type_name: Option<TypeName>,
     /// Current use, or state of the node.
     pub(super) state: CellState,
-    /// Whether a user has to act.
+    /// True if the user has to act.
     pub(super) needs_attention: bool,
     /// Number of devices that the cell stands for.
     pub(super) devices: u32,
@@ -239,7 +239,7 @@ impl Cell {
         }
     }
 
-    /// Whether an exclamation mark shows that a user has to act. A cross has the same meaning.
+    /// Returns `true` if an exclamation mark shows that the user has to act. A cross has the same meaning.
     pub(super) fn is_marked(&self) -> bool {
         self.needs_attention && self.state != CellState::Device(DeviceUse::Unavailable)
     }
@@ -278,7 +278,7 @@ impl CellState {
         }
     }
 
-    /// Whether all cells in this state are marked.
+    /// Returns `true` if all cells in this state are marked.
     pub(super) fn is_marked(self) -> bool {
         matches!(self, Self::Node(state) if state.needs_attention())
     }

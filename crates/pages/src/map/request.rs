@@ -16,12 +16,12 @@ pub(super) const GROUP: &str = "group";
 pub(super) const CELLS: &str = "cells";
 pub(super) const VIEW: &str = "view";
 
-/// What the address requests.
+/// Parameters of the address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Request {
     pub(super) metric: Metric,
     pub(super) by_type: bool,
-    /// Whether cells are devices; `None` if the number of devices decides.
+    /// True if cells are devices; `None` if the number of devices decides.
     pub(super) by_device: Option<bool>,
     pub(super) is_table: bool,
     pub(super) query: Query,
@@ -65,7 +65,7 @@ pub(super) fn node_filter(address: &ListAddress) -> ListAddress {
     own.fold(address.clone(), |address, name| address.without(name))
 }
 
-/// Whether devices of this type are shown. A node of several types can have others.
+/// Returns `true` if devices of this type are shown. A node of several types can have others.
 pub(super) fn is_wanted(query: &Query, type_name: Option<&TypeName>) -> bool {
     query.types.is_empty() || query.types.iter().any(|wanted| wanted.as_ref() == type_name)
 }

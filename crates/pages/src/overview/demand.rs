@@ -17,15 +17,15 @@ const MAX_ROWS: usize = 50;
 /// Pending pods.
 #[derive(Debug)]
 pub(crate) struct PendingPods {
-    /// Whether the cluster is followed, so that pods are known.
+    /// True if the cluster is watched, so that pods are known.
     pub(crate) is_followed: bool,
-    /// Whether the cluster was read.
+    /// True if the cluster was read.
     pub(crate) is_known: bool,
     pub(crate) pods: u64,
     pub(crate) rows: Vec<DemandRow>,
     /// Number of pods that are not shown.
     pub(crate) more: u64,
-    /// Whether further pods of other teams or types may wait, whose number is not shown.
+    /// True if other pods may wait, whose number is not shown because the user may not see their team or type.
     pub(crate) is_incomplete: bool,
     /// Text if no pod waits.
     pub(crate) none: &'static str,
@@ -151,7 +151,7 @@ fn row(
     }
 }
 
-/// What one unit is, in words.
+/// Shape of one unit, in words.
 pub(crate) fn shape_words(shape: &Shape) -> String {
     match shape {
         Shape::Device => "whole device".to_owned(),

@@ -57,7 +57,7 @@ pub(super) struct ChangingNode {
     pub(super) layout: String,
     pub(super) badge: Option<StateBadge>,
     pub(super) progress: Option<StepCounts>,
-    /// What the change waits for.
+    /// Obstacle that the change waits for.
     pub(super) waits: Vec<TextPart>,
 }
 
@@ -103,7 +103,7 @@ pub(super) fn rollouts(fleet: &Fleet, now: Moment) -> Rollouts {
     }
 }
 
-/// Whether the layout is being applied, or waits for that. The same as in [`in_progress_list`].
+/// Returns `true` if the layout is being applied or waits to be applied, as in [`in_progress_list`].
 fn is_in_progress(layout: &LayoutSummary) -> bool {
     let state = layout.state.as_ref().and_then(Reported::known);
     state.is_some_and(|state| IN_PROGRESS.contains(&state))

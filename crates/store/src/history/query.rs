@@ -16,7 +16,7 @@ pub struct Query {
     pub window: Span,
     /// Time between two values; `None` for that of a chart.
     pub step: Option<Step>,
-    /// What a series covers.
+    /// Grouping of devices into series.
     pub group_by: Grouping,
     /// Node.
     pub node: Option<NodeName>,
@@ -28,7 +28,7 @@ pub struct Query {
     pub selector: Selector,
 }
 
-/// What a series covers.
+/// Grouping of devices into series.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, IntoStaticStr)]
 #[strum(serialize_all = "lowercase")]
 pub enum Grouping {

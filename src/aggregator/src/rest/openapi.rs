@@ -209,7 +209,7 @@ schemas! {
     WindowWord: words(Span::ALL.map(Span::as_str)).default(Some(Span::default().as_str().into()));
     /// Time between two values of a series.
     StepWord: words(Step::ALL.map(Step::as_str));
-    /// What a series covers.
+    /// Grouping of devices into series.
     GroupingWord: words(Grouping::ALL.map(Grouping::as_str))
         .default(Some(Grouping::default().as_str().into()));
     /// Number of nodes per page.

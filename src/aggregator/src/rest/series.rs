@@ -70,7 +70,7 @@ pub(super) async fn series(
     Ok(TaggedDocument::serialize(&document)?.into_response_for(&headers))
 }
 
-/// Why values may be missing; `None` if none are.
+/// Explanation of missing values; `None` if none are missing.
 fn notice(history: &History, window: Window) -> Option<String> {
     if !history.is_enabled() {
         return Some("the history is turned off: --history-memory is 0".to_owned());

@@ -17,7 +17,7 @@ use octavo_model::slices::{Region, Slices, words as say};
 
 use crate::devices;
 use crate::settings::Colors;
-use crate::slice_frame::{self, Cell, Ink, frame};
+use crate::slice_frame::{self, Cell, Coloring, frame};
 use crate::style::Style;
 use crate::text::{group_by_key, lines, wrap};
 
@@ -79,6 +79,6 @@ fn cell(region: &Region<'_>, state: &MigState, usage: DeviceProcesses<'_>) -> Ce
         mark: ' ',
         paragraphs: vec![state.profile_name(instance), say::ids(instance), say::used(&how)],
         style: slice_frame::use_style(&how),
-        ink: Ink::Filled,
+        coloring: Coloring::Background,
     }
 }

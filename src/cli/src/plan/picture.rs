@@ -21,7 +21,7 @@ use octavo_planner::plan::{
 };
 
 use super::PlanView;
-use crate::slice_frame::{Cell, Ink, Row, frame, frames, use_style};
+use crate::slice_frame::{Cell, Coloring, Row, frame, frames, use_style};
 use crate::style::Style;
 use crate::text::{lines, wrap};
 
@@ -123,18 +123,18 @@ fn present(
         | InstanceUse::InUse
         | InstanceUse::InUseBy(_)) => how,
     };
-    let (mark, style, ink) = match verdict.effect_on(instance) {
-        InstanceEffect::Unchanged => (' ', use_style(&how), Ink::Filled),
-        InstanceEffect::Destroyed => ('-', Style::Bad, Ink::Words),
-        InstanceEffect::Resplit => ('~', Style::Warning, Ink::Words),
-        InstanceEffect::Blocked => ('!', Style::Bad, Ink::Filled),
+    let (mark, style, coloring) = match verdict.effect_on(instance) {
+        InstanceEffect::Unchanged => (' ', use_style(&how), Coloring::Background),
+        InstanceEffect::Destroyed => ('-', Style::Bad, Coloring::Text),
+        InstanceEffect::Resplit => ('~', Style::Warning, Coloring::Text),
+        InstanceEffect::Blocked => ('!', Style::Bad, Coloring::Background),
     };
     Cell {
         slices: region.slices(),
         mark,
         paragraphs: vec![state.profile_name(instance), say::ids(instance), say::used(&how)],
         style,
-        ink,
+        coloring,
     }
 }
 
@@ -151,7 +151,7 @@ fn then(
             mark: '+',
             paragraphs: vec!["one whole GPU".to_owned()],
             style: Style::Good,
-            ink: Ink::Words,
+            coloring: Coloring::Text,
         }];
     }
     let mut cells = Vec::new();
@@ -190,7 +190,7 @@ fn planned_cell(
         mark,
         paragraphs: vec![formatter.profile(planned.profile_id), status],
         style,
-        ink: Ink::Words,
+        coloring: Coloring::Text,
     }
 }
 
