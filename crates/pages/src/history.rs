@@ -5,8 +5,9 @@ use octavo_model::id::{NodeName, PciAddress};
 use octavo_node::sharing::usage::UnitUsage;
 use octavo_store::history::timestamp;
 
-use super::badges::{format_time, printable};
-use super::chart::{Chart, NO_VALUE, format_value, metric_name};
+use super::badges::format_time;
+use super::chart::{Chart, NO_VALUE, format_value};
+use super::sharing::unit_name;
 
 /// History of a node, as a section of its page.
 #[derive(Debug)]
@@ -14,8 +15,7 @@ pub(super) struct HistorySection {
     /// Time from which there are values, if it is within the last 24 hours.
     pub(super) begins: Option<String>,
     pub(super) charts: Vec<Chart>,
-    /// Names of the table's columns.
-    pub(super) columns: Vec<&'static str>,
+    /// Rows of the table, with a column per chart.
     pub(super) rows: Vec<HistoryRow>,
 }
 
@@ -50,7 +50,6 @@ impl HistorySection {
                 .filter(|begins| *begins > chart_window.start())
                 .map(|begins| format_time(timestamp(begins))),
             charts: Vec::new(),
-            columns: Vec::new(),
             rows: Vec::new(),
         };
         let mut columns: Vec<(Metric, Points)> = Vec::new();
@@ -58,7 +57,6 @@ impl HistorySection {
             let points = SeriesSum::of(metric, chart_window, devices());
             if let Some(chart) = Chart::new(metric, node.as_str(), Span::Day, &points) {
                 section.charts.push(chart);
-                section.columns.push(metric_name(metric));
                 columns.push((metric, SeriesSum::of(metric, hours, devices())));
             }
         }
@@ -88,7 +86,7 @@ pub(super) fn device_trends(
     let window = history.window(Span::Hour, Step::Minute);
     let trends = |partition: Option<&UnitUsage>| {
         let key = SeriesKey { device, partition: partition.map(|unit| unit.uuid.as_str().into()) };
-        let of = partition.map(partition_name).unwrap_or_default();
+        let of = partition.map(unit_name).unwrap_or_default();
         let name = if of.is_empty() { title.to_owned() } else { format!("{of} of {title}") };
         // The allocation of a device rarely changes and is visible in its table.
         let metrics = Metric::ALL.into_iter().filter(|metric| *metric != Metric::Allocation);
@@ -101,15 +99,6 @@ pub(super) fn device_trends(
     let partitions = units.iter().filter(|unit| unit.gpu_instance.is_some());
     let all = std::iter::once(None).chain(partitions.map(Some)).map(trends);
     all.filter(|trends| !trends.charts.is_empty()).collect()
-}
-
-/// `1g.10gb (gi 1, ci 0)`.
-fn partition_name(unit: &UnitUsage) -> String {
-    let profile = unit.profile.as_deref().map_or_else(|| "partition".to_owned(), printable);
-    match unit.partition() {
-        Some((gpu, compute)) => format!("{profile} (gi {gpu}, ci {compute})"),
-        None => profile,
-    }
 }
 
 #[cfg(test)]

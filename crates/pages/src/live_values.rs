@@ -6,7 +6,7 @@ use octavo_model::quantity::Mebibytes;
 use octavo_node::sharing::usage::DeviceUsage;
 
 use super::badges::format_memory;
-use super::chart::metric_name;
+use super::chart::{format_value, metric_name};
 
 /// Value as shown on a device card.
 #[derive(Debug, PartialEq, Eq)]
@@ -24,24 +24,22 @@ pub(super) fn live_values(device: &Device, usage: Option<&DeviceUsage>) -> Vec<L
     if device.condition != Condition::Working {
         return Vec::new();
     }
-    let utilization = usage.and_then(|usage| usage.utilization).map(|percent| percent.0);
+    let utilization = usage.and_then(|usage| usage.utilization).map(|percent| percent.0.into());
     let amd = device.amd.as_ref().and_then(|amd| amd.memory_used).zip(device.memory);
     let memory = usage.and_then(|usage| usage.memory).map(|memory| (memory.used, memory.total));
     vec![
         LiveValue {
-            metric: Metric::Utilization,
-            name: "Utilization",
-            value: utilization.map(|percent| format!("{percent} %")),
-            bar: utilization.map(|percent| (percent.into(), 100)),
+            bar: utilization.map(|percent: u32| (percent.into(), 100)),
+            ..plain(Metric::Utilization, utilization)
         },
         memory_value(memory.or(amd)),
-        plain(Metric::Temperature, usage.and_then(|usage| usage.temperature_celsius), "°C"),
-        plain(Metric::Power, usage.and_then(|usage| usage.power_watts), "W"),
+        plain(Metric::Temperature, usage.and_then(|usage| usage.temperature_celsius)),
+        plain(Metric::Power, usage.and_then(|usage| usage.power_watts)),
     ]
 }
 
-fn plain(metric: Metric, value: Option<u32>, unit: &str) -> LiveValue {
-    let value = value.map(|value| format!("{value} {unit}"));
+fn plain(metric: Metric, value: Option<u32>) -> LiveValue {
+    let value = value.map(|value| format_value(metric, value));
     LiveValue { metric, name: metric_name(metric), value, bar: None }
 }
 

@@ -105,12 +105,12 @@ struct CellGroup {
     devices: String,
     /// State of the node, if a user should know it.
     badge: Option<Badge>,
-    cells: Vec<ShownCell>,
+    cells: Vec<RenderedCell>,
 }
 
 /// Cell as rendered.
 #[derive(Debug)]
-struct ShownCell {
+struct RenderedCell {
     class: &'static str,
     href: String,
     label: String,
@@ -165,7 +165,7 @@ pub(super) async fn page(
     };
     // The cache holds the types of listed nodes.
     let types = if is_guarded { site.view.types(&fleet, now) } else { Arc::default() };
-    let shown = Shown { address: &address, request: &request, by_device, devices, cells };
+    let shown = MapContent { address: &address, request: &request, by_device, devices, cells };
     let page = shown.page((&fleet, &found), &types, wrong, now);
     let page = MapPage {
         starting: starting(&site.view, &Visibility { nodes: true, ..visibility }),
@@ -198,8 +198,8 @@ async fn cells(nodes: &[Arc<Node>], (query, by_device): (&Query, bool), now: Mom
     all
 }
 
-/// Cells to show, and what the address requests.
-struct Shown<'a> {
+/// Cells to show, with the parameters of the address.
+struct MapContent<'a> {
     address: &'a ListAddress,
     request: &'a Request,
     by_device: bool,
@@ -208,7 +208,7 @@ struct Shown<'a> {
     cells: Vec<Cell>,
 }
 
-impl Shown<'_> {
+impl MapContent<'_> {
     fn page(
         self,
         (fleet, found): (&Fleet, &query::Page),
@@ -438,7 +438,7 @@ impl CellGroup {
         let mut devices = 0_u64;
         let cells = cells.into_iter().map(|cell| {
             devices = devices.saturating_add(cell.devices.into());
-            ShownCell {
+            RenderedCell {
                 class: cell.class(metric),
                 href: cell.href(),
                 label: cell.label(),

@@ -8,7 +8,7 @@ use octavo_access::visibility::ReaderVisibility;
 use octavo_fleet::access::Visibility;
 use octavo_model::id::NodeName;
 use octavo_store::fleet::Fleet;
-use octavo_store::search::{DeviceMatch, Found, Matches, PodMatch, Scope, Search};
+use octavo_store::search::{DeviceMatch, Matches, PodMatch, Scope, Search, SearchResults};
 use tokio::task::yield_now;
 
 use super::address::{encoded, query_parameter};
@@ -116,7 +116,7 @@ fn hidden(visibility: &Visibility, in_namespace: bool) -> Vec<(&'static str, &'s
 }
 
 /// Groups with at least one match.
-fn groups(found: &Found, nodes: bool) -> Vec<ResultGroup> {
+fn groups(found: &SearchResults, nodes: bool) -> Vec<ResultGroup> {
     let groups = [
         group("nodes", "Nodes", &found.nodes, |name| SearchResult {
             href: Some(format!("/nodes/{name}")),

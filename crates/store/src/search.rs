@@ -65,12 +65,12 @@ pub struct Search<'a> {
     read: usize,
     most: usize,
     namespaces: BTreeMap<String, usize>,
-    found: Found,
+    found: SearchResults,
 }
 
 /// Result of a search.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Found {
+pub struct SearchResults {
     /// Nodes by name.
     pub nodes: Matches<NodeName>,
     /// Devices by UUID or PCI address.
@@ -160,7 +160,7 @@ impl<'a> Search<'a> {
             read: 0,
             most,
             namespaces: BTreeMap::new(),
-            found: Found::default(),
+            found: SearchResults::default(),
         }
     }
 
@@ -197,7 +197,7 @@ impl<'a> Search<'a> {
     }
 
     /// Returns the result.
-    pub fn finish(mut self) -> Found {
+    pub fn finish(mut self) -> SearchResults {
         for namespace in self.namespaces {
             self.found.namespaces.push(namespace);
         }
@@ -381,12 +381,12 @@ mod tests {
         fleet
     }
 
-    fn run(mut search: Search<'_>) -> Found {
+    fn run(mut search: Search<'_>) -> SearchResults {
         while search.step() {}
         search.finish()
     }
 
-    fn found(text: &str, scope: Scope) -> Found {
+    fn found(text: &str, scope: Scope) -> SearchResults {
         let fleet = fleet(&[
             ("gpu-01", &[("team-a", "train-0"), ("team-b", "notebook-a")]),
             ("gpu-02", &[("team-a", "train-1")]),
@@ -413,8 +413,8 @@ mod tests {
         assert_eq!(names, [("train-0", "gpu-01"), ("train-1", "gpu-02")]);
         let namespaces = found("team", ALL).namespaces;
         assert_eq!(namespaces.items, [("team-a".to_owned(), 2), ("team-b".to_owned(), 1)]);
-        assert_eq!(found("none of these", ALL), Found::default());
-        assert_eq!(found("", ALL), Found::default());
+        assert_eq!(found("none of these", ALL), SearchResults::default());
+        assert_eq!(found("", ALL), SearchResults::default());
     }
 
     #[test]

@@ -14,7 +14,7 @@ use strum::IntoStaticStr;
 
 pub use self::search::Search;
 pub use self::token::ContinueToken;
-use super::query::parse::{parse_limit, parse_name, parse_word};
+use super::query::parse::{parse_limit, parse_name, parse_word, set_each};
 use super::query::{DEFAULT_LIMIT, QueryError};
 
 /// Filters, order and page size. A row must satisfy all filters.
@@ -62,14 +62,7 @@ impl Query {
     /// Parses the parameters in `pairs`. A parameter without a value counts as absent.
     pub fn parse(pairs: impl IntoIterator<Item = (String, String)>) -> Result<Self, QueryError> {
         let mut query = Self::default();
-        let mut seen: Vec<String> = Vec::new();
-        for (name, value) in pairs {
-            query.set(&name, value.trim())?;
-            if seen.contains(&name) {
-                return Err(QueryError::Repeated(name));
-            }
-            seen.push(name);
-        }
+        set_each(pairs, &[], |name, value| query.set(name, value))?;
         if let Some(token) = &query.after {
             token.check(&query).map_err(QueryError::Continue)?;
         }

@@ -67,7 +67,7 @@ pub(super) struct ProblemGroup {
 }
 
 /// Problem, its node and its age.
-struct Found<'a> {
+struct ProblemEntry<'a> {
     node: &'a Node,
     age: Option<Duration>,
     problem: NodeProblem,
@@ -75,10 +75,10 @@ struct Found<'a> {
 
 /// Collects the problems of all nodes.
 pub(super) fn attention(fleet: &Fleet, is_starting: bool, now: Moment) -> Attention {
-    let mut found: Vec<Found<'_>> = Vec::new();
+    let mut found: Vec<ProblemEntry<'_>> = Vec::new();
     for node in fleet.nodes.iter() {
         if has_lost_agent(node, is_starting, now) {
-            found.push(Found { node, age: None, problem: lost_agent(node) });
+            found.push(ProblemEntry { node, age: None, problem: lost_agent(node) });
             continue;
         }
         let state = node.state(now);
@@ -87,10 +87,10 @@ pub(super) fn attention(fleet: &Fleet, is_starting: bool, now: Moment) -> Attent
         }
         let age = (state == NodeState::Stale).then(|| node.freshness.age(now));
         let problems = node.problems(now).into_iter();
-        found.extend(problems.map(|problem| Found { node, age, problem }));
+        found.extend(problems.map(|problem| ProblemEntry { node, age, problem }));
     }
     found.sort_by(|one, other| {
-        let key = |found: &Found<'_>| (Reverse(found.problem.tone), Reverse(found.age));
+        let key = |found: &ProblemEntry<'_>| (Reverse(found.problem.tone), Reverse(found.age));
         let by_age = key(one).cmp(&key(other));
         by_age
             .then_with(|| one.problem.reason.cmp(other.problem.reason))
@@ -106,7 +106,7 @@ pub(super) fn attention(fleet: &Fleet, is_starting: bool, now: Moment) -> Attent
         // Nothing may be omitted, so the last part has everything that is less severe.
         let is_bad = tone == Tone::Bad;
         let of = found.iter().filter(|one| (one.problem.tone >= Tone::Bad) == is_bad);
-        let of: Vec<&Found<'_>> = of.collect();
+        let of: Vec<&ProblemEntry<'_>> = of.collect();
         let (lines, groups) = if is_grouped {
             (Vec::new(), groups(&of))
         } else {
@@ -140,7 +140,7 @@ fn badge(problem: &NodeProblem) -> Badge {
     device_state(problem.reason, problem.tone)
 }
 
-fn line(found: &Found<'_>) -> ProblemLine {
+fn line(found: &ProblemEntry<'_>) -> ProblemLine {
     let problem = &found.problem;
     ProblemLine {
         badge: badge(problem),
@@ -153,7 +153,7 @@ fn line(found: &Found<'_>) -> ProblemLine {
 }
 
 /// Groups problems by reason; the most frequent first.
-fn groups(found: &[&Found<'_>]) -> Vec<ProblemGroup> {
+fn groups(found: &[&ProblemEntry<'_>]) -> Vec<ProblemGroup> {
     let mut by_reason: BTreeMap<&str, (usize, BTreeSet<&str>, &NodeProblem)> = BTreeMap::new();
     for one in found {
         let (count, nodes, _) = by_reason

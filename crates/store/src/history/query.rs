@@ -4,7 +4,7 @@ use octavo_fleet::history::{Metric, Span, Step};
 use octavo_model::id::{NodeName, PciAddress, TypeName};
 use strum::IntoStaticStr;
 
-use crate::query::parse::{add, parse_word, type_name};
+use crate::query::parse::{add, parse_word, set_each, type_name};
 use crate::query::{QueryError, Selector};
 
 /// Metric, time range and filters. A device must satisfy all filters.
@@ -49,14 +49,7 @@ impl Query {
     /// Parses the parameters in `pairs`. A parameter without a value counts as absent.
     pub fn parse(pairs: impl IntoIterator<Item = (String, String)>) -> Result<Self, QueryError> {
         let mut query = Self::default();
-        let mut seen: Vec<String> = Vec::new();
-        for (name, value) in pairs {
-            query.set(&name, value.trim())?;
-            if seen.contains(&name) && name != "type" {
-                return Err(QueryError::Repeated(name));
-            }
-            seen.push(name);
-        }
+        set_each(pairs, &["type"], |name, value| query.set(name, value))?;
         let steps = query.window.steps();
         match query.step.filter(|step| !steps.contains(step)) {
             Some(step) => {

@@ -93,6 +93,23 @@ pub(crate) fn type_name(text: &str) -> Result<Option<TypeName>, QueryError> {
     text.parse().map(Some).map_err(|source| QueryError::Type { value: truncated(text), source })
 }
 
+/// Passes the name and the trimmed value of each parameter to `set`. Only the parameters in `lists` can be repeated.
+pub(crate) fn set_each(
+    pairs: impl IntoIterator<Item = (String, String)>,
+    lists: &[&str],
+    mut set: impl FnMut(&str, &str) -> Result<(), QueryError>,
+) -> Result<(), QueryError> {
+    let mut seen: Vec<String> = Vec::new();
+    for (name, value) in pairs {
+        set(&name, value.trim())?;
+        if seen.contains(&name) && !lists.contains(&name.as_str()) {
+            return Err(QueryError::Repeated(name));
+        }
+        seen.push(name);
+    }
+    Ok(())
+}
+
 /// Parses one of the words of `all`.
 pub(crate) fn parse_word<T: Copy, const N: usize>(
     parameter: &'static str,
