@@ -301,7 +301,8 @@
     button.textContent = done ? "Copied" : "Selected";
   });
 
-  // Themes.
+  // Themes and density.
+  const density = document.getElementById("density");
   function theme(name) {
     const root = document.documentElement;
     if (name === "auto") delete root.dataset.theme; else root.dataset.theme = name;
@@ -312,10 +313,17 @@
     const now = document.documentElement.dataset.theme || "auto";
     for (const button of document.querySelectorAll(".theme button"))
       button.setAttribute("aria-pressed", String(button.value === now));
+    density.setAttribute("aria-pressed", String(document.documentElement.dataset.density === "compact"));
   }
   document.querySelector(".theme").addEventListener("click", (event) => {
     const button = event.target.closest("button");
     if (button) theme(button.value);
+  });
+  density.addEventListener("click", () => {
+    const root = document.documentElement;
+    if (root.dataset.density) delete root.dataset.density; else root.dataset.density = "compact";
+    try { localStorage.setItem("octavo-density", root.dataset.density || ""); } catch { /* Without storage, it is not remembered. */ }
+    pressed();
   });
 
   // The map is one Tab stop, and arrow keys move between its cells.
@@ -387,6 +395,7 @@
       done = field !== null;
       if (done) { field.focus(); field.select(); }
     } else if (event.key === "?") dialog.showModal();
+    else if (event.key === "d") density.click();
     else if (moves && event.target.matches("#map a.cell")) done = toCell(event.target, event.key);
     else if (event.key === "j" || (event.key === "ArrowDown" && onRow)) done = move(1);
     else if (event.key === "k" || (event.key === "ArrowUp" && onRow)) done = move(-1);

@@ -44,3 +44,31 @@ async fn list_is_filtered_navigated_and_opened_by_keyboard() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn compact_density_makes_rows_lower_and_is_remembered() {
+    let site = Site::of_the_demo().await;
+    browse(&site.url, Start::default(), async |page| {
+        let lower =
+            "return document.querySelector('#main tbody tr').offsetHeight < Number(window.name)";
+        let pressed = "return document.querySelector('#density[aria-pressed=true]') !== null";
+        page.open("/nodes").await;
+        page.until("#main tbody th", &MACHINES).await;
+        // The name of the window survives a reload.
+        page.until_true(
+            "window.name = document.querySelector('#main tbody tr').offsetHeight; return true",
+        )
+        .await;
+        page.press("d").await;
+        page.until_true(pressed).await;
+        page.until_true(lower).await;
+        page.open("/nodes").await;
+        page.until_true(pressed).await;
+        page.until_true(lower).await;
+        page.click("#density").await;
+        page.until_true("return document.querySelector('#density[aria-pressed=false]') !== null")
+            .await;
+        page.assert_clean().await;
+    })
+    .await;
+}
