@@ -121,9 +121,9 @@ take node PodDisruptionBudget serving/guardrail-0
 open /nodes/t4
 take node-time-slicing research/notebook-7 serving/triton-0
 open /nodes/trn2
-take node-neuron research/neuron-pretrain-0
+take node-neuron "Neuron 0"
 open /nodes/mi300x
-take node-amd CPX
+take node-amd SPX
 open /
 take overview 'Needs attention' 'Pending pods' 'Layouts in progress'
 open /nodes
@@ -135,7 +135,7 @@ take teams research serving
 open '/search?q=shared'
 take search shared-a100-01 shared-a100-04
 open /availability
-take availability research/llama-pretrain-0
+take availability pending
 open /profiles
 take profiles v100-legacy
 open /profiles/platform/h100-training

@@ -16,7 +16,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use octavo_hardware::{DriverHandle, holders};
+use octavo_hardware::{DriverHandle, DriverUnavailable, ReadingsError, holders};
 use octavo_kube::events::PodEventsHandle;
 use octavo_kubelet::kubelet_checkpoint::{self, PodUids};
 use octavo_kubelet::pod_resources::{self, DeviceAllocation, PodResourcesError};
@@ -185,6 +185,8 @@ impl UsageObserver {
                 answered.driver = true;
                 self.readings.put(now, readings);
             }
+            // The inventory reports a driver that is missing. Other vendors' devices do not need it.
+            Err(ReadingsError::NoDriver(DriverUnavailable::Absent { .. })) => {}
             Err(error) => missing.push(chain(&error)),
         }
         let (attributed, record) = self.attribute_processes().await;

@@ -58,6 +58,16 @@ async fn allocations_are_unknown_until_the_kubelet_answers() {
 }
 
 #[tokio::test]
+async fn usage_of_node_without_nvidia_driver_is_complete() {
+    let rig = Rig::new("- {board: H100_80GB_SXM}\n");
+    std::fs::remove_file(rig.machine.library()).unwrap();
+    let mut observer = rig.watch(None).await;
+    let seen = observer.next().await;
+    assert!(!seen.answered.driver);
+    assert_eq!(seen.usage.missing, Vec::<String>::new());
+}
+
+#[tokio::test]
 async fn pods_are_known_and_missing_data_is_reported_without_host_processes() {
     let (rig, mut observer) = shared().await;
     rig.hide_processes();
