@@ -7,6 +7,7 @@
 set -euo pipefail
 pictures=${1:+$(realpath -m -- "$1")}
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+. hack/browser.sh
 octavo=${CARGO_TARGET_DIR:-target}/debug/octavo
 pictures=${pictures:-docs/images/demo}
 # Pixels: the widths of a window and of a phone, and the maximum height. Seconds: the maximum time for a page, which includes a whole cycle
@@ -32,36 +33,14 @@ until_true() {
 
 # end: stops Chromium, chromedriver and the demo
 end() {
-    [ -z "${session:-}" ] || curl -s -X DELETE "$session" >/dev/null || true
-    for process in ${driver:+"$driver"} ${demo:+"$demo"}; do
-        kill "$process" 2>/dev/null || true
-        wait "$process" || true
-    done
+    stop_browser
+    if [ -n "${demo:-}" ]; then
+        kill "$demo" 2>/dev/null || true
+        wait "$demo" || true
+    fi
     rm -rf "$scratch"
 }
 trap end EXIT
-
-# found FILE PATTERN: whether a line of the file matches; sets `match` to the first group
-found() {
-    match=$(sed -nE "s|.*$2.*|\1|p" "$1" | head -n 1)
-    [ -n "$match" ]
-}
-
-# browser PATH JSON: sends a WebDriver command, and prints its value
-browser() {
-    local answer
-    answer=$(curl -sS --fail-with-body --max-time "$patience" -H "Content-Type: application/json" --data "$2" "$session/$1") ||
-        fail "Chromium refuses $1: $answer"
-    jq .value <<<"$answer"
-}
-
-# script TEXT [ARGUMENT...]: runs JavaScript in the page, and prints the result
-script() {
-    browser execute/sync "$(jq -n '{script: $ARGS.positional[0], args: $ARGS.positional[1:]}' --args "$@")"
-}
-
-# devtools NAME PARAMETERS: sends a command of the DevTools protocol
-devtools() { browser goog/cdp/execute "{\"cmd\": \"$1\", \"params\": $2}"; }
 
 size() { devtools Emulation.setDeviceMetricsOverride "{\"width\": $1, \"height\": $2, \"deviceScaleFactor\": 1, \"mobile\": false}" >/dev/null; }
 
@@ -103,18 +82,13 @@ fill() { script 'document.getElementById(arguments[0]).value = arguments[1]' "$@
 press() { script 'const button = document.querySelector(arguments[0]); button.form.requestSubmit(button)' "$1" >/dev/null; }
 
 mkdir -p "$pictures"
-touch "$scratch/demo.log" "$scratch/driver.log"
+touch "$scratch/demo.log"
 say "starting the demo"
 "$octavo" demo >"$scratch/demo.log" 2>&1 &
 demo=$!
 until_true "the address of the web pages" found "$scratch/demo.log" 'Web pages: (http://[^ /]*)'
 url=$match
-TMPDIR=$scratch chromedriver --port=0 >"$scratch/driver.log" 2>&1 &
-driver=$!
-until_true "the port of chromedriver" found "$scratch/driver.log" 'successfully on port ([0-9]*)'
-session=$(curl -sS "http://127.0.0.1:$match/session" -H 'Content-Type: application/json' --data '{"capabilities": {"alwaysMatch":
-    {"goog:chromeOptions": {"args": ["--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu", "--hide-scrollbars"]}}}}')
-session=http://127.0.0.1:$match/session/$(jq -er .value.sessionId <<<"$session")
+start_browser
 
 open /nodes/shared-a100-02
 take node PodDisruptionBudget serving/guardrail-0
