@@ -10,7 +10,8 @@ use octavo_fleet::availability::{Availability, TypeResolver, count};
 use octavo_fleet::cluster::{
     Amounts, ClusterNode, ClusterPod, ClusterSnapshot, PodKey, PodRequirements, Readiness,
 };
-use octavo_fleet::summary::SharingSummary;
+use octavo_fleet::history::{DeviceSample, Sample, SeriesKey};
+use octavo_fleet::summary::{DeviceCounts, SharingSummary, TypeCounts};
 use octavo_kube::cluster::WatchedCluster;
 use octavo_model::accelerators::Catalog;
 use octavo_model::examples::gpu;
@@ -18,13 +19,15 @@ use octavo_model::id::PciAddress;
 use octavo_model::inventory::{
     Condition, Device, Identity, Inventory, Mig, NvmlState, RecoveryAction,
 };
+use octavo_model::quantity::Mebibytes;
 use octavo_model::reason::Reason;
 use octavo_model::reported::Reported;
 use octavo_model::sharing_status::SharingStatus;
 use octavo_planner::reconcile::{ChangeProgress, DeviceLayoutStatus, NodeLayoutStatus};
 use octavo_store::availability::Counter;
 use octavo_store::clock::{Clock, Moment};
-use octavo_store::fleet::{Fleet, Freshness, Node, ReportingAgent, StatusSummary};
+use octavo_store::fleet::{Fleet, Freshness, Node, ReportingAgent, StatusSummary, TypeTotals};
+use octavo_store::history::{SharedHistory, timestamp};
 use octavo_store::view::FleetView;
 use octavo_stream::protocol::Run;
 use octavo_stream::status;
@@ -33,7 +36,7 @@ use tokio::time::Instant;
 use tower::ServiceExt;
 
 use super::attention::MAX_LINES;
-use super::{capacity, demand, rollout};
+use super::{capacity, demand, health, rollout};
 use crate::tests::{get, text};
 
 const H200: &str = "nvidia-h200-141gb";
@@ -263,28 +266,117 @@ async fn unknown_use_is_not_zero() {
     assert!(!page.contains("<b>0</b> of"), "{page}");
 }
 
+/// Response of a path for a reader who sees these types only.
+async fn limited(view: &FleetView, path: &str, types: VisibleTypes) -> String {
+    let mut request = Request::get(path).body(Body::empty()).unwrap();
+    let visibility = Visibility { types, nodes: false, profiles: false, pods: false };
+    request.extensions_mut().insert(visibility);
+    let answer = crate::router(Counter::new(view.clone(), None)).oneshot(request).await.unwrap();
+    assert_eq!(answer.status(), StatusCode::OK);
+    text(answer).await
+}
+
+/// Two samples of an H200 and an L4.
+async fn history() -> SharedHistory {
+    let history = SharedHistory::new(1 << 20);
+    let sample = |device: u8, kind: &str, value: u32| DeviceSample {
+        key: SeriesKey { device: PciAddress::new(0, device, 0, 0).unwrap(), partition: None },
+        type_name: kind.parse().ok(),
+        memory: Mebibytes::new(1000),
+        sample: Sample::new([Some(value), None, Some(value * 8), Some(40), Some(100)]),
+    };
+    let samples = [sample(0, H200, 20), sample(1, "nvidia-l4-24gb", 80)];
+    let reports = [("node-000".parse().unwrap(), samples.into())];
+    for seconds in [1_800_000_000, 1_800_000_015] {
+        let step = history.next_step(timestamp(seconds)).unwrap();
+        history.record(step, &reports).await;
+    }
+    history
+}
+
+#[tokio::test]
+async fn trend_is_that_of_the_visible_types() {
+    let clock = Clock::start();
+    let (_fleet, view) = view_of(fleet(1, clock), clock);
+    assert!(!text(get(&view, "/").await).await.contains("id=\"trend\""));
+    let view = view
+        .with_history(history().await)
+        .with_site(None, Some("https://metrics.example/prom".to_owned()));
+    let page = text(get(&view, "/").await).await;
+    for expected in [
+        "Utilization of the fleet, last hour: 50 % now, 50 % to 50 %",
+        "Utilization of the fleet, last 24 hours: 50 % now",
+        "Allocation of the fleet, last hour: 100 % now",
+        "Power of the fleet, last hour: 800 W now",
+        "The history begins at <time datetime=\"2027-01-15T08:00:00Z\">",
+        "href=\"https://metrics.example/prom/graph?g0.expr=avg%28octavo_device_utilization_ratio%29",
+        "id=\"trend-values\"",
+    ] {
+        assert!(page.contains(expected), "{expected}: {page}");
+    }
+    let page = limited(&view, "/", VisibleTypes::Only([H200.parse().unwrap()].into())).await;
+    for expected in [
+        "Utilization of the types that you can view, last hour: 20 % now",
+        "Power of the types that you can view, last hour: 160 W now",
+    ] {
+        assert!(page.contains(expected), "{expected}: {page}");
+    }
+    assert!(!page.contains("metrics.example"), "{page}");
+    let none = VisibleTypes::Only(["nvidia-t4-16gb".parse().unwrap()].into());
+    assert!(!limited(&view, "/", none).await.contains("id=\"trend\""));
+}
+
+#[tokio::test]
+async fn node_and_type_have_charts_and_only_configured_links() {
+    let clock = Clock::start();
+    let (_fleet, view) = view_of(fleet(1, clock), clock);
+    let view = view.with_history(history().await);
+    let page = text(get(&view, "/nodes/node-000").await).await;
+    assert!(page.contains("id=\"history-values\"") && !page.contains("Prometheus"), "{page}");
+    let view = view.with_site(None, Some("https://metrics.example".to_owned()));
+    let page = text(get(&view, "/nodes/node-000").await).await;
+    let link = "https://metrics.example/graph?g0.expr=avg%28octavo_device_utilization_ratio%7Bnode%3D%22node-000%22%7D%29";
+    assert!(page.contains(link), "{page}");
+    let page = text(get(&view, "/availability").await).await;
+    let title = format!("Utilization of {H200}, last 24 hours: 20 % now");
+    assert!(page.contains(&title) && page.contains(&format!("id=\"history-{H200}\"")), "{page}");
+    // No node has the other type.
+    assert!(!page.contains("id=\"history-nvidia-l4-24gb\""), "{page}");
+}
+
+#[tokio::test]
+async fn cluster_name_is_in_the_header_and_the_title_of_every_page() {
+    let clock = Clock::start();
+    let (_fleet, view) = view_of(fleet(1, clock), clock);
+    let paths = [
+        "/",
+        "/nodes",
+        "/nodes/node-000",
+        "/nodes/none",
+        "/map",
+        "/availability",
+        "/teams",
+        "/search?q=a",
+    ];
+    for path in paths.into_iter().chain(["/profiles", "/compare", "/objectives", "/elsewhere"]) {
+        let page = text(get(&view, path).await).await;
+        assert!(!page.contains("class=\"cluster\""), "{path}: {page}");
+        let named = view.clone().with_site(Some("prod <eu>".to_owned()), None);
+        let page = text(get(&named, path).await).await;
+        assert!(page.contains(" - prod &#60;eu&#62; - Octavo</title>"), "{path}: {page}");
+        assert!(page.contains("Cluster </span>prod &#60;eu&#62;</span>"), "{path}: {page}");
+    }
+}
+
 #[tokio::test]
 async fn reader_without_nodes_sees_counts_of_visible_types_only() {
     let clock = Clock::start();
     let (_fleet, view) = view_of(fleet(16, clock), clock);
-    let ask = async |types: VisibleTypes| {
-        let mut request = Request::get("/").body(Body::empty()).unwrap();
-        request.extensions_mut().insert(Visibility {
-            types,
-            nodes: false,
-            profiles: false,
-            pods: false,
-        });
-        let site = crate::router(Counter::new(view.clone(), None));
-        let answer = site.oneshot(request).await.unwrap();
-        assert_eq!(answer.status(), StatusCode::OK);
-        text(answer).await
-    };
-    let page = ask(VisibleTypes::All).await;
+    let page = limited(&view, "/", VisibleTypes::All).await;
     assert!(!page.contains("node-0") && page.contains("list nodes.octavo.dev"), "{page}");
     assert!(page.contains(H200) && !page.contains("id=\"attention\""), "{page}");
     let other = "nvidia-l4-24gb".parse().unwrap();
-    let page = ask(VisibleTypes::Only([other].into())).await;
+    let page = limited(&view, "/", VisibleTypes::Only([other].into())).await;
     assert!(!page.contains(H200) && page.contains("<strong>0</strong> devices"), "{page}");
 }
 
@@ -382,6 +474,26 @@ fn availability(pods: &[(&str, &[(&str, u64)])]) -> Availability {
 fn one_type(name: &str) -> Visibility {
     let types = VisibleTypes::Only([name.parse().unwrap()].into());
     Visibility { types, ..Visibility::everything() }
+}
+
+#[test]
+fn units_are_not_called_devices_if_partitions_are_offered_as_devices() {
+    let clock = Clock::start();
+    let availability = availability(&[]);
+    for (devices, expected) in [(2, "0 of 2"), (1, "0 of 2 units")] {
+        let counts = TypeCounts {
+            type_name: H200.parse().ok(),
+            manual: 0,
+            memory: None,
+            counts: DeviceCounts { total: devices, ..DeviceCounts::default() },
+        };
+        let types = [TypeTotals { counts, nodes: 1, without_agent: 0 }];
+        let fleet = (&Fleet::default(), &types[..]);
+        let figures = health::figures(fleet, &availability, &Visibility::everything(), clock.now());
+        let whole = figures.iter().find(|figure| figure.name == "Whole devices").unwrap();
+        assert_eq!(whole.value, expected);
+        assert_eq!(whole.about.contains("is one unit"), devices == 1, "{}", whole.about);
+    }
 }
 
 #[test]
