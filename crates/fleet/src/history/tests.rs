@@ -295,9 +295,9 @@ fn totals_are_limited_in_types_and_memory() {
         record(&mut history, step, &[(0, types(if step == START { 2 } else { 40 }, step))]);
         assert!(history.totals_bytes() <= 50_000);
     }
-    let kept: Vec<&str> = history.types().flatten().map(TypeName::as_str).collect();
-    assert!(kept.contains(&"type-0") && kept.contains(&"type-1"), "{kept:?}");
-    assert!(kept.len() < 40 && !history.has_all_types());
+    let names: Vec<&str> = history.types().flatten().map(TypeName::as_str).collect();
+    assert!(names.contains(&"type-0") && names.contains(&"type-1"), "{names:?}");
+    assert!(names.len() < 40 && !history.has_all_types());
     let window = history.window(Span::Hour, Step::Sample);
     assert_eq!(history.of_fleet(Metric::Utilization, window).devices[239], 40);
 }

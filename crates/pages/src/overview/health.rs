@@ -195,7 +195,7 @@ fn allocations(
         };
         let mut about = of.to_owned();
         if is_split {
-            about.push_str("; a partition that is offered as a whole device is one unit");
+            about.push_str(", including partitions that are offered as devices");
         }
         if unknown > 0 {
             about = format!("{about}; the use of {unknown} is unknown");
