@@ -28,6 +28,8 @@ pub struct NodeList {
     pub api_version: String,
     /// `NodeList`.
     pub kind: String,
+    /// Name of the cluster; absent unless it is configured.
+    pub cluster: Option<String>,
     /// Revision of the fleet; increases with every change.
     pub revision: u64,
     /// Number of matching nodes on all pages.
@@ -162,6 +164,9 @@ pub struct TypeList {
     pub api_version: String,
     /// `TypeList`.
     pub kind: String,
+    /// Name of the cluster; absent unless it is configured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<String>,
     /// Revision of the fleet.
     pub revision: u64,
     /// Present while nodes are reconnecting after a start of the aggregator: the counts are incomplete.

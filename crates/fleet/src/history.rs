@@ -4,6 +4,9 @@
 //! devices share the same time steps, so their values add up to those of a node, a type or the fleet. A step without a
 //! sample is a gap, which is different from 0. Values are stored in one byte each, 60 of them in a compressed chunk.
 //!
+//! The totals of the fleet and of each type are stored too. They are added up while samples are recorded, so the time to
+//! read them does not depend on the number of devices.
+//!
 //! [`History`] has one writer. Its clones are cheap and do not change, so readers need no lock while they read.
 
 mod chunk;
@@ -14,6 +17,9 @@ mod recorder;
 mod sample;
 mod series;
 mod sum;
+mod total_log;
+mod totals;
+mod unit_sum;
 mod window;
 
 pub use key::SeriesKey;

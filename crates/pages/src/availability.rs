@@ -12,14 +12,15 @@ use octavo_model::quantity::Mebibytes;
 use octavo_store::availability::{Age, AvailabilityCount, CLUSTER_UNREADABLE, Counter};
 use octavo_toolkit::error::chain;
 
-use super::assets::Assets;
 use super::badges::{count_noun as number_of, format_age, format_memory, millis, starting};
 use super::bar::{Bar, LegendEntry, legend_entry, legend_of};
+use super::frame::Frame;
+use super::history::HistorySection;
 
 #[derive(Template)]
 #[template(path = "availability.html")]
 pub(super) struct AvailabilityPage {
-    assets: Assets,
+    frame: Frame,
     basis: &'static str,
     age: String,
     age_ms: u64,
@@ -36,6 +37,7 @@ struct TypePart {
     id: String,
     title: String,
     name: String,
+    history: Option<HistorySection>,
     resources: Vec<ResourcePart>,
     placements: Vec<Placement>,
     fragmented: Vec<FragmentedRow>,
@@ -84,6 +86,7 @@ pub(super) fn page(
 ) -> AvailabilityPage {
     let Age { age: since, is_stale, error } = counter.age(made);
     let availability = &made.availability;
+    let history = counter.view().history();
     let mut types: Vec<TypePart> = Vec::new();
     let rows = availability.rows.iter();
     let rows = rows.filter(|row| visibility.shows_type(row.key.kind.as_str()));
@@ -97,6 +100,10 @@ pub(super) fn page(
                 id: type_anchor(&row.key.kind),
                 title: row.key.kind.display_name(),
                 name: name.to_owned(),
+                history: name
+                    .parse()
+                    .ok()
+                    .and_then(|name| HistorySection::of_type(&history, &name)),
                 resources: vec![part],
                 placements: placements(name, &availability.rows),
                 fragmented: Vec::new(),
@@ -110,7 +117,7 @@ pub(super) fn page(
         }
     }
     AvailabilityPage {
-        assets: Assets::links(),
+        frame: Frame::new(counter.view()),
         basis: match availability.basis {
             CountBasis::Cluster => {
                 "Calculated from the nodes and pods of the cluster and the reports of agents."

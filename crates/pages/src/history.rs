@@ -1,22 +1,35 @@
-//! History of a node and its devices.
+//! History of the fleet, a type, a node and its devices.
 
-use octavo_fleet::history::{History, Metric, Points, SeriesKey, SeriesSum, Span, Step};
-use octavo_model::id::{NodeName, PciAddress};
+use octavo_fleet::access::VisibleTypes;
+use octavo_fleet::history::{History, Metric, Points, SeriesKey, SeriesSum, Span, Step, Window};
+use octavo_model::id::{NodeName, PciAddress, TypeName};
 use octavo_node::sharing::usage::UnitUsage;
 use octavo_store::history::timestamp;
 
 use super::badges::format_time;
 use super::chart::{Chart, NO_VALUE, format_value};
+use super::prometheus::graph_link;
 use super::sharing::unit_name;
 
-/// History of a node, as a section of its page.
+/// History of several devices over the last 24 hours.
 #[derive(Debug)]
 pub(super) struct HistorySection {
+    /// Name of the devices: `gpu-07`.
+    pub(super) of: String,
     /// Time from which there are values, if it is within the last 24 hours.
     pub(super) begins: Option<String>,
     pub(super) charts: Vec<Chart>,
     /// Rows of the table, with a column per chart.
     pub(super) rows: Vec<HistoryRow>,
+    /// Link to the same graphs in Prometheus, if its URL is configured.
+    pub(super) prometheus: Option<String>,
+}
+
+/// History of the fleet.
+#[derive(Debug)]
+pub(super) struct FleetTrend {
+    pub(super) hour: Vec<Chart>,
+    pub(super) day: HistorySection,
 }
 
 /// Values of an hour.
@@ -35,29 +48,56 @@ pub(super) struct Trends {
     pub(super) charts: Vec<Chart>,
 }
 
+/// Metrics of the fleet.
+const FLEET_METRICS: [Metric; 3] = [Metric::Utilization, Metric::Allocation, Metric::Power];
+
 impl HistorySection {
-    /// History of the last 24 hours; `None` without any value.
-    pub(super) fn new(history: &History, node: &NodeName) -> Option<Self> {
+    /// History of a node; `None` without any value. `prometheus` is the base URL of Prometheus.
+    pub(super) fn of_node(
+        history: &History,
+        node: &NodeName,
+        prometheus: Option<&str>,
+    ) -> Option<Self> {
+        let section = Self::new(history, node.as_str(), &Metric::ALL, |metric, window| {
+            let devices = history.of_node(node).iter();
+            let devices = devices.filter(|(key, _)| key.partition.is_none());
+            SeriesSum::of(metric, window, devices.map(|(_, series)| series))
+        })?;
+        let link = prometheus.and_then(|base| graph_link(base, Some(node), &Metric::ALL));
+        Some(Self { prometheus: link, ..section })
+    }
+
+    /// History of the devices of a type; `None` without any value.
+    pub(super) fn of_type(history: &History, name: &TypeName) -> Option<Self> {
+        Self::new(history, name.as_str(), &Metric::ALL, |metric, window| {
+            history.of_types(metric, window, |one| one == Some(name))
+        })
+    }
+
+    fn new(
+        history: &History,
+        of: &str,
+        metrics: &[Metric],
+        points: impl Fn(Metric, Window) -> Points,
+    ) -> Option<Self> {
         let chart_window = history.window(Span::Day, Step::QuarterHour);
         let hours = history.window(Span::Day, Step::Hour);
-        let devices = || {
-            let all = history.of_node(node).iter();
-            all.filter(|(key, _)| key.partition.is_none()).map(|(_, series)| series)
-        };
         let mut section = Self {
+            of: of.to_owned(),
             begins: history
                 .begins()
                 .filter(|begins| *begins > chart_window.start())
                 .map(|begins| format_time(timestamp(begins))),
             charts: Vec::new(),
             rows: Vec::new(),
+            prometheus: None,
         };
         let mut columns: Vec<(Metric, Points)> = Vec::new();
-        for metric in Metric::ALL {
-            let points = SeriesSum::of(metric, chart_window, devices());
-            if let Some(chart) = Chart::new(metric, node.as_str(), Span::Day, &points) {
+        for metric in metrics.iter().copied() {
+            let values = points(metric, chart_window);
+            if let Some(chart) = Chart::new(metric, of, Span::Day, &values) {
                 section.charts.push(chart);
-                columns.push((metric, SeriesSum::of(metric, hours, devices())));
+                columns.push((metric, points(metric, hours)));
             }
         }
         let times = (0..).map(|hour: u64| hours.start() + hour * hours.step_seconds());
@@ -72,6 +112,33 @@ impl HistorySection {
             }
         }
         (!section.charts.is_empty()).then_some(section)
+    }
+}
+
+impl FleetTrend {
+    /// History of all devices, or of those of the visible types; `None` without any value. `prometheus` is the base URL of
+    /// Prometheus.
+    pub(super) fn new(
+        history: &History,
+        types: &VisibleTypes,
+        prometheus: Option<&str>,
+    ) -> Option<Self> {
+        let (of, prometheus) = match types {
+            VisibleTypes::All => ("the fleet", prometheus),
+            // Prometheus has the metrics of all types.
+            VisibleTypes::Only(_) => ("the types that you can view", None),
+        };
+        let points = |metric, window| match types {
+            VisibleTypes::All => history.of_fleet(metric, window),
+            VisibleTypes::Only(_) => history.of_types(metric, window, |name| types.contains(name)),
+        };
+        let day = HistorySection::new(history, of, &FLEET_METRICS, points)?;
+        let window = history.window(Span::Hour, Step::Minute);
+        let hour = FLEET_METRICS
+            .into_iter()
+            .filter_map(|metric| Chart::new(metric, of, Span::Hour, &points(metric, window)));
+        let link = prometheus.and_then(|base| graph_link(base, None, &FLEET_METRICS));
+        Some(Self { hour: hour.collect(), day: HistorySection { prometheus: link, ..day } })
     }
 }
 

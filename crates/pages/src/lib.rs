@@ -13,6 +13,7 @@ mod card_lines;
 mod chart;
 mod device_card;
 mod filter_form;
+mod frame;
 mod groups;
 mod health;
 mod history;
@@ -26,6 +27,7 @@ mod nodes_csv;
 mod overview;
 mod plan;
 mod profiles;
+mod prometheus;
 mod rows;
 mod search;
 mod sharing;
@@ -53,7 +55,7 @@ use octavo_toolkit::error::chain;
 use tokio::sync::Semaphore;
 
 use self::address::{LIST, query_parameter};
-use self::assets::Assets;
+use self::frame::Frame;
 
 /// Content Security Policy: a page can only load its own files and send requests to its own server.
 const CSP: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
@@ -142,7 +144,7 @@ async fn node(
     let known = known.and_then(|name| fleet.nodes.get(&name));
     let Some(node) = known else {
         let page = NotFoundPage {
-            assets: Assets::links(),
+            frame: Frame::new(&site.view),
             title: "Node not found",
             text: "No agent has reported a node with this name. It may have been removed, or its agent has not \
                 reconnected since the aggregator started.",
@@ -150,8 +152,10 @@ async fn node(
         return html(StatusCode::NOT_FOUND, &page);
     };
     let reader = node::PageParameters {
+        frame: Frame::new(&site.view),
         layouts: site.view.layouts(),
         history: site.view.history(),
+        prometheus: site.view.prometheus().map(str::to_owned),
         layout: query_parameter(&uri, "layout"),
         origin: origin(&uri, &headers),
     };
@@ -194,7 +198,7 @@ pub fn refusal_page(refused: &AccessError) -> Response {
     let hint = refused.is_about_all_usage().then_some(
         "With access to one namespace, add its name to the address: /teams?namespace=NAME, or /search?namespace=NAME.",
     );
-    let page = RefusedPage { assets: Assets::links(), title, text: chain(refused), hint };
+    let page = RefusedPage { frame: Frame::without_cluster(), title, text: chain(refused), hint };
     let mut response = set_headers(html(status, &page));
     let mut say = |name, value: &'static str| {
         response.headers_mut().insert(name, HeaderValue::from_static(value))
@@ -213,9 +217,9 @@ pub fn refusal_page(refused: &AccessError) -> Response {
     response
 }
 
-async fn not_found() -> Response {
+async fn not_found(State(site): State<PageState>) -> Response {
     let page = NotFoundPage {
-        assets: Assets::links(),
+        frame: Frame::new(&site.view),
         title: "Page not found",
         text: "The address may be mistyped, or it may belong to another version of Octavo.",
     };
@@ -226,7 +230,7 @@ async fn not_found() -> Response {
 #[derive(Template)]
 #[template(path = "refused.html")]
 struct RefusedPage {
-    assets: Assets,
+    frame: Frame,
     title: &'static str,
     text: String,
     /// Another address that may be permitted.
@@ -237,7 +241,7 @@ struct RefusedPage {
 #[derive(Template)]
 #[template(path = "missing.html")]
 struct NotFoundPage {
-    assets: Assets,
+    frame: Frame,
     title: &'static str,
     text: &'static str,
 }

@@ -14,12 +14,12 @@ use octavo_store::view::FleetView;
 use octavo_toolkit::error::chain;
 
 use super::address::{LIST, ListAddress, encoded};
-use super::assets::Assets;
 use super::badges::{
     Badge, count_noun, format_age, format_memory, millis, node_state, starting, type_name,
 };
 use super::bar::{Bar, LegendEntry, legend};
 use super::filter_form::{FilterForm, filter_form, type_value};
+use super::frame::Frame;
 use super::groups::{GROUP, NodeSection, is_grouped, sections};
 use super::rows::{ColumnHeading, NodeRow, headings};
 
@@ -32,7 +32,7 @@ const RECENT_START_SECONDS: u64 = 120;
 #[derive(Template)]
 #[template(path = "list.html")]
 pub(super) struct ListPage {
-    assets: Assets,
+    frame: Frame,
     /// Whether nodes are shown.
     nodes: bool,
     empty: Option<EmptyFleet>,
@@ -147,7 +147,7 @@ pub(super) fn page(view: &FleetView, visibility: &Visibility, uri: &Uri, origin:
     let has_layouts = nodes.any(|node| node.summary.layout.is_some());
     let pager = if is_grouped { None } else { pager(&address, &found, fleet.nodes.len()) };
     ListPage {
-        assets: Assets::links(),
+        frame: Frame::new(view),
         nodes: visibility.nodes,
         starting: starting(view, visibility),
         empty: fleet.nodes.is_empty().then(|| empty(now, origin)),

@@ -28,9 +28,9 @@ use self::cell::{Cell, CellState, device_cells, node_cell};
 use self::request::{BY, CELLS, GROUP, MAX_CELLS, Request, VIEW, is_wanted, link, node_filter};
 use self::scale::{Metric, NO_DATA, STEPS};
 use super::address::ListAddress;
-use super::assets::Assets;
 use super::badges::{Badge, count_noun, format_memory, node_state, starting, type_name};
 use super::filter_form::{FILTERS, FilterForm, filter_form};
+use super::frame::Frame;
 use super::{PageState, html, origin};
 
 /// Maximum number of devices that have a cell each unless the reader asks for it. Cells of 33 pixels, with their
@@ -47,7 +47,7 @@ const NODES_PER_STEP: usize = 32;
 #[derive(Template)]
 #[template(path = "map.html")]
 struct MapPage {
-    assets: Assets,
+    frame: Frame,
     starting: Option<String>,
     form: FilterForm,
     /// Parameters that the form retains.
@@ -165,7 +165,14 @@ pub(super) async fn page(
     };
     // The cache holds the types of listed nodes.
     let types = if is_guarded { site.view.types(&fleet, now) } else { Arc::default() };
-    let shown = MapContent { address: &address, request: &request, by_device, devices, cells };
+    let shown = MapContent {
+        frame: Frame::new(&site.view),
+        address: &address,
+        request: &request,
+        by_device,
+        devices,
+        cells,
+    };
     let page = shown.page((&fleet, &found), &types, wrong, now);
     let page = MapPage {
         starting: starting(&site.view, &Visibility { nodes: true, ..visibility }),
@@ -200,6 +207,7 @@ async fn cells(nodes: &[Arc<Node>], (query, by_device): (&Query, bool), now: Mom
 
 /// Cells to show, with the parameters of the address.
 struct MapContent<'a> {
+    frame: Frame,
     address: &'a ListAddress,
     request: &'a Request,
     by_device: bool,
@@ -216,7 +224,7 @@ impl MapContent<'_> {
         wrong: Option<String>,
         now: Moment,
     ) -> MapPage {
-        let Self { address, request, by_device, devices, mut cells } = self;
+        let Self { frame, address, request, by_device, devices, mut cells } = self;
         let most = if request.is_table { MAX_ROWS } else { MAX_CELLS };
         let is_truncated = cells.len() > most;
         cells.truncate(most);
@@ -227,7 +235,7 @@ impl MapContent<'_> {
         let switches = switches(address, request, by_device);
         let legend = legend(&cells, request.metric);
         MapPage {
-            assets: Assets::links(),
+            frame,
             starting: None,
             retained: address
                 .pairs()

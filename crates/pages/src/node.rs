@@ -15,13 +15,13 @@ use octavo_store::clock::{Clock, Moment};
 use octavo_store::fleet::Node;
 use octavo_toolkit::error::chain;
 
-use super::assets::Assets;
 use super::badges::{
     Badge, count_noun, format_age, format_time, millis, node_state, printable, type_name,
 };
 use super::bar::describe_counts;
 use super::card_lines::{Fact, known_facts};
 use super::device_card::DeviceCard;
+use super::frame::Frame;
 use super::health::{Problem, problems};
 use super::history::HistorySection;
 use super::layout::LayoutSection;
@@ -33,7 +33,7 @@ use super::vendor_devices::NeuronSection;
 #[derive(Template)]
 #[template(path = "node.html")]
 pub(super) struct NodePage {
-    assets: Assets,
+    frame: Frame,
     name: String,
     state: Badge,
     stale: bool,
@@ -70,10 +70,13 @@ pub(super) struct NodePage {
 /// Parameters of a page view.
 #[derive(Debug)]
 pub(super) struct PageParameters {
+    pub(super) frame: Frame,
     /// Available layouts.
     pub(super) layouts: LayoutFileSnapshot,
     /// History of all devices.
     pub(super) history: History,
+    /// Base URL of Prometheus.
+    pub(super) prometheus: Option<String>,
     /// Layout to plan.
     pub(super) layout: Option<String>,
     /// Base URL by which the reader reached this server.
@@ -122,7 +125,7 @@ pub(super) fn page(node: &Node, clock: &Clock, reader: PageParameters) -> NodePa
     let labels = node.labels.iter();
     let since = node.freshness.age(now);
     NodePage {
-        assets: Assets::links(),
+        frame: reader.frame,
         name: node.name.to_string(),
         state: node_state(node.state(now)),
         stale: node.freshness.is_stale(now),
@@ -149,7 +152,7 @@ pub(super) fn page(node: &Node, clock: &Clock, reader: PageParameters) -> NodePa
         legend: devices.iter().any(DeviceCard::has_ids).then_some(LEGEND),
         devices,
         neuron: inventory.and_then(NeuronSection::of),
-        history: HistorySection::new(&reader.history, &node.name),
+        history: HistorySection::of_node(&reader.history, &node.name, reader.prometheus.as_deref()),
         unknown: inventory.and_then(|all| UnknownDevices::new(&node.name, all)),
         what_if: inventory
             .map(|all| LayoutPreview::of(&reader.layouts, all, reader.layout.as_deref()))

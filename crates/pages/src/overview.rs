@@ -22,15 +22,16 @@ use self::capacity::CapacityRow;
 use self::demand::PendingPods;
 use self::health::{Figure, StateBar};
 use self::rollout::Rollouts;
-use super::assets::Assets;
 use super::badges::{format_age, millis, starting};
+use super::frame::Frame;
+use super::history::FleetTrend;
 use super::list::{self, EmptyFleet};
 use super::{PageState, html, origin, redirect_to_list};
 
 #[derive(Template)]
 #[template(path = "overview.html")]
 pub(super) struct OverviewPage {
-    assets: Assets,
+    frame: Frame,
     /// True if nodes are shown.
     nodes: bool,
     empty: Option<EmptyFleet>,
@@ -41,6 +42,7 @@ pub(super) struct OverviewPage {
     node_states: StateBar,
     device_states: StateBar,
     figures: Vec<Figure>,
+    trend: Option<FleetTrend>,
     attention: Attention,
     capacity: Vec<CapacityRow>,
     /// Age of the figures on capacity and pending pods, and whether it exceeds the limit.
@@ -84,14 +86,15 @@ pub(super) fn page(
     let availability = &latest.availability;
     let Age { age, is_stale, error } = counter.age(latest);
     OverviewPage {
-        assets: Assets::links(),
+        frame: Frame::new(view),
         nodes: visibility.nodes,
         empty: fleet.nodes.is_empty().then(|| list::empty(now, origin)),
         starting: starting(view, visibility),
         error: error.map(|why| visibility.disclose(why, CLUSTER_UNREADABLE)),
         node_states: health::node_states(&fleet, is_starting, now),
         device_states: health::device_states(&fleet, &visibility.types, now),
-        figures: health::figures(&fleet, availability, visibility, now),
+        figures: health::figures((&fleet, &view.types(&fleet, now)), availability, visibility, now),
+        trend: FleetTrend::new(&view.history(), &visibility.types, view.prometheus()),
         attention: attention::attention(&fleet, is_starting, now),
         capacity: capacity::rows(availability, visibility),
         age: format_age(age),

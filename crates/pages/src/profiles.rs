@@ -29,8 +29,8 @@ use tokio::sync::Semaphore;
 use self::draft::PageReader;
 use self::estimate::Estimate;
 use super::address::profile_path;
-use super::assets::Assets;
 use super::badges::{Badge, count_noun, format_memory, printable};
+use super::frame::Frame;
 use super::{NotFoundPage, PageState, html, origin};
 
 /// Maximum number of rows, ordered by namespace and name.
@@ -47,7 +47,7 @@ pub(super) const MAX_LONG_FORMS: usize = 8;
 #[derive(Template)]
 #[template(path = "profiles.html")]
 struct ListPage {
-    assets: Assets,
+    frame: Frame,
     notice: Option<String>,
     /// Whether neither the cluster nor a file provides profiles.
     is_nowhere: bool,
@@ -87,7 +87,7 @@ pub(super) async fn list(
     let shown = seen.take(MAX_ROWS);
     let rows: Vec<ProfileListRow> = shown.map(|(row, _)| ProfileListRow::of(row)).collect();
     let page = ListPage {
-        assets: Assets::links(),
+        frame: Frame::new(&site.view),
         notice: site.view.profiles_notice(&visibility).map(|text| printable(&text)),
         is_nowhere: judged.source == ProfileSource::Nowhere && rows.is_empty(),
         caption: count_noun(all, "hardware profile", "hardware profiles"),
@@ -132,7 +132,7 @@ async fn answer(
     let found = all.find(|(row, _)| row.name == name && row.namespace == namespace);
     let Some((row, annotations)) = found else {
         let page = NotFoundPage {
-            assets: Assets::links(),
+            frame: Frame::new(&site.view),
             title: "Hardware profile not found",
             text: "No hardware profile with this name is known in this namespace. It may have been removed.",
         };
@@ -140,7 +140,7 @@ async fn answer(
     };
     let estimate = Estimate::of((&site.view, visibility), row, (uri, origin)).await;
     let notice = site.view.profiles_notice(visibility);
-    let page = detail::page(row, annotations, notice, (origin, estimate));
+    let page = detail::page(Frame::new(&site.view), row, annotations, notice, (origin, estimate));
     html(StatusCode::OK, &page)
 }
 
@@ -194,7 +194,7 @@ pub(super) async fn limit_long_forms(
     }
     let Ok(_permit) = forms.try_acquire() else {
         let page = NotFoundPage {
-            assets: Assets::links(),
+            frame: Frame::without_cluster(),
             title: "The server is busy",
             text: "The server is already processing the maximum number of large forms. Submit this one again in a few seconds.",
         };

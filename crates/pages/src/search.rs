@@ -12,14 +12,14 @@ use octavo_store::search::{DeviceMatch, Matches, PodMatch, Scope, Search, Search
 use tokio::task::yield_now;
 
 use super::address::{encoded, query_parameter};
-use super::assets::Assets;
 use super::badges::{count_noun, printable, starting};
+use super::frame::Frame;
 use super::{PageState, html, origin};
 
 #[derive(Template)]
 #[template(path = "search.html")]
 struct SearchPage {
-    assets: Assets,
+    frame: Frame,
     starting: Option<String>,
     text: String,
     namespace: Option<String>,
@@ -83,7 +83,7 @@ pub(super) async fn page(
     let total = groups.iter().map(|group| group.count).sum();
     let has_query = !text.is_empty() || namespace.is_some();
     let page = SearchPage {
-        assets: Assets::links(),
+        frame: Frame::new(&site.view),
         starting: starting(&site.view, &visibility),
         text: printable(text),
         everywhere: namespace

@@ -18,10 +18,10 @@ use octavo_store::usage::summary::{Summary, UsageTotals};
 use tokio::task::yield_now;
 
 use super::address::{encoded, query_parameter};
-use super::assets::Assets;
 use super::badges::{
     count_noun, format_age, format_memory, millis, printable, product_name, starting,
 };
+use super::frame::Frame;
 use super::overview::demand::{PendingPods, pending_by_namespace};
 use super::{PageState, html, origin};
 
@@ -33,7 +33,7 @@ const MAX_IDLE_ROWS: usize = 20;
 #[derive(Template)]
 #[template(path = "teams.html")]
 struct TeamsPage {
-    assets: Assets,
+    frame: Frame,
     /// True if nodes are shown.
     nodes: bool,
     /// Namespace that the page is limited to; empty for all.
@@ -141,7 +141,7 @@ fn page(
     let availability = &latest.availability;
     let Age { age, error, .. } = counter.age(latest);
     TeamsPage {
-        assets: Assets::links(),
+        frame: Frame::new(counter.view()),
         nodes: visibility.nodes,
         namespace: namespace.unwrap_or_default().to_owned(),
         starting: starting(counter.view(), visibility),

@@ -32,6 +32,8 @@ pub struct FleetView {
     history: SharedHistory,
     types: Arc<Mutex<Option<CachedTypes>>>,
     cluster: Option<ClusterNodes>,
+    cluster_name: Option<Arc<str>>,
+    prometheus: Option<Arc<str>>,
     /// Revision last returned by [`FleetView::listed_changed`].
     listed: Option<u64>,
 }
@@ -60,6 +62,8 @@ impl FleetView {
             history: SharedHistory::default(),
             types: Arc::default(),
             cluster: None,
+            cluster_name: None,
+            prometheus: None,
             listed: None,
         }
     }
@@ -91,6 +95,23 @@ impl FleetView {
     /// The history of the devices up to now; empty if it is turned off.
     pub fn history(&self) -> History {
         self.history.current()
+    }
+
+    /// Adds the name of the cluster, and the base URL of a Prometheus that scrapes the agents.
+    #[must_use]
+    pub fn with_site(self, cluster_name: Option<String>, prometheus: Option<String>) -> Self {
+        let (cluster_name, prometheus) = (cluster_name.map(Arc::from), prometheus.map(Arc::from));
+        Self { cluster_name, prometheus, ..self }
+    }
+
+    /// Name of the cluster, if it is configured.
+    pub fn cluster_name(&self) -> Option<&Arc<str>> {
+        self.cluster_name.as_ref()
+    }
+
+    /// Base URL of Prometheus without a trailing slash, if it is configured.
+    pub fn prometheus(&self) -> Option<&str> {
+        self.prometheus.as_deref()
     }
 
     /// Adds the progress of the start.

@@ -194,15 +194,18 @@ fn warn_unauthenticated(settings: &AggregatorSettings, grpc: SocketAddr, http: S
     }
 }
 
-/// Adds layouts, prices and the estimate engine to the view of the fleet.
+/// Adds layouts, prices, links and the estimate engine to the view of the fleet.
 fn view(fleet: FleetView, settings: &AggregatorSettings) -> Result<FleetView, StartError> {
     let layouts = settings.fleet.layouts.as_deref();
     let layout_file = layouts.map(LayoutFile::open).transpose().map_err(StartError::Layouts)?;
     let advice = &settings.advice;
     let prices = advice.price_book.as_deref();
     let prices = prices.map(PriceFile::open).transpose().map_err(StartError::Prices)?;
-    let view =
-        fleet.with_layouts(layout_file.unwrap_or_default()).with_prices(prices.unwrap_or_default());
+    let prometheus = settings.fleet.prometheus_url.as_ref().map(ToString::to_string);
+    let view = fleet
+        .with_layouts(layout_file.unwrap_or_default())
+        .with_prices(prices.unwrap_or_default())
+        .with_site(settings.fleet.cluster_name.clone(), prometheus);
     Ok(match &advice.estimate_engine {
         Some(url) => {
             let engine = EstimateEngine::new(&url.to_string(), advice.estimate_timeout)?;

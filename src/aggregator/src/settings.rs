@@ -16,6 +16,7 @@ use clap::builder::TypedValueParser;
 use clap::{CommandFactory, Parser, value_parser};
 use octavo_fleet::cluster::{Quantity, QuantityError};
 use octavo_settings::kubernetes::{ConfigMapName, KubernetesSettings};
+use octavo_settings::server_url::ServerUrl;
 use octavo_settings::{EarlyExit, duration, parse};
 use octavo_store::store::StoreLimits;
 use octavo_toolkit::log::LogSettings;
@@ -165,6 +166,17 @@ pub struct FleetSettings {
     )]
     pub history_memory: usize,
 
+    /// Name of the cluster, shown in the header and the title of every page, in the API and by octavo version
+    #[arg(long, value_name = "NAME", env = "OCTAVO_CLUSTER_NAME", value_parser = cluster_name)]
+    pub cluster_name: Option<String>,
+
+    /// URL of a Prometheus that scrapes the agents; the charts of the pages link to its graphs
+    ///
+    /// The URL is that of the web interface, as users reach it, with the path prefix if it has one. docs/operations/monitoring.md
+    /// describes the labels that the links require.
+    #[arg(long, value_name = "URL", env = "OCTAVO_PROMETHEUS_URL")]
+    pub prometheus_url: Option<ServerUrl>,
+
     /// Layouts to preview plans for, on the pages of nodes and in the API
     ///
     /// A layout file in Octavo's or mig-parted's format. The file is reloaded when it changes; if it is invalid, the
@@ -246,6 +258,24 @@ fn history_memory(text: &str) -> Result<usize, HistoryMemoryError> {
     }
 }
 
+/// Maximum length of the name of a cluster, in characters.
+const MAX_CLUSTER_NAME: usize = 63;
+
+/// Parses the name of a cluster.
+fn cluster_name(name: &str) -> Result<String, &'static str> {
+    let name = name.trim();
+    if name.is_empty() {
+        return Err("the name is empty");
+    }
+    if name.chars().count() > MAX_CLUSTER_NAME {
+        return Err("use at most 63 characters");
+    }
+    if name.chars().any(char::is_control) {
+        return Err("the name contains a control character");
+    }
+    Ok(name.to_owned())
+}
+
 fn count(number: u32) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)
 }
@@ -282,6 +312,7 @@ mod tests {
         };
         assert_eq!(settings.fleet.limits(), limits);
         assert_eq!(settings.plugin_config_map, None);
+        assert_eq!((settings.fleet.cluster_name, settings.fleet.prometheus_url), (None, None));
         assert_eq!(settings.advice.price_book, None);
         assert_eq!(settings.advice.estimate_engine, None);
         assert!(!settings.cluster.follow_cluster);
@@ -410,6 +441,10 @@ mod tests {
                 "'--history-memory <BYTES>': it is less than",
             ),
             (&["--plaintext", "--history-memory=1048575"], "at least 1Mi"),
+            (&["--plaintext", "--cluster-name= "], "the name is empty"),
+            (&["--plaintext", "--cluster-name=a\u{7}b"], "a control character"),
+            (&["--plaintext", "--prometheus-url=ftp://metrics"], "--prometheus-url"),
+            (&["--plaintext", "--prometheus-url=javascript:alert(1)"], "--prometheus-url"),
             (&["--plaintext", "--plugin-config-map=a"], "a namespace and a name"),
             (&["--plaintext", "--grpc-listen=here"], "--grpc-listen"),
             (&["--plaintext", "--estimate-engine=ftp://x"], "--estimate-engine"),

@@ -145,7 +145,7 @@ pub(super) fn report(
 /// Returns all nodes, unless the requester is not authorized to see them.
 async fn visible_nodes(client: &Client) -> Result<Option<Vec<NodeRow>>, CliError> {
     match all_nodes(client).await {
-        Ok(nodes) => Ok(Some(nodes)),
+        Ok(nodes) => Ok(Some(nodes.items)),
         Err(CliError::Client(error)) if error.is_forbidden() => Ok(None),
         Err(error) => Err(error),
     }
@@ -176,8 +176,8 @@ pub(super) async fn list(
 }
 
 /// Returns all nodes, ordered by name.
-pub(super) async fn all_nodes(client: &Client) -> Result<Vec<NodeRow>, CliError> {
-    Ok(pages(client, &[("sort", "name")], None).await?.items)
+pub(super) async fn all_nodes(client: &Client) -> Result<NodeList, CliError> {
+    pages(client, &[("sort", "name")], None).await
 }
 
 /// Returns the node's current state, if it passes the filter. The aggregator applies the filter, because it alone has

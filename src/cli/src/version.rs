@@ -24,6 +24,9 @@ pub(super) struct Versions {
     client: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     aggregator: Option<String>,
+    /// Name of the cluster; absent if the aggregator has none, or if the user is not authorized to list nodes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cluster: Option<String>,
     /// Absent if the aggregator was not asked, or if the user is not authorized to list nodes.
     #[serde(skip_serializing_if = "Option::is_none")]
     agents: Option<Vec<AgentVersion>>,
@@ -74,6 +77,7 @@ pub(super) fn client_only() -> Versions {
         kind: "Versions",
         client: CLIENT.to_owned(),
         aggregator: None,
+        cluster: None,
         agents: None,
     }
 }
@@ -94,9 +98,10 @@ async fn add_fleet(versions: &mut Versions, server: &ServerSettings) -> Result<(
         Err(CliError::Client(error)) if error.is_forbidden() => return Ok(()),
         nodes => nodes?,
     };
+    versions.cluster = nodes.cluster;
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     // Nodes without an agent have an empty version.
-    for node in nodes.into_iter().filter(|node| !node.agent_version.is_empty()) {
+    for node in nodes.items.into_iter().filter(|node| !node.agent_version.is_empty()) {
         let count = counts.entry(node.agent_version).or_default();
         *count = count.saturating_add(1);
     }
@@ -110,7 +115,11 @@ fn text(versions: &Versions, colors: Colors) -> String {
         vec![Cell::plain(component), Cell::plain(version), Cell::optional(nodes)]
     };
     let client = row("octavo", &versions.client, None);
-    let aggregator = versions.aggregator.iter().map(|version| row("aggregator", version, None));
+    let aggregator = versions.cluster.as_deref().map_or_else(
+        || "aggregator".to_owned(),
+        |cluster| format!("aggregator ({})", printable(cluster)),
+    );
+    let aggregator = versions.aggregator.iter().map(|version| row(&aggregator, version, None));
     let agents = versions.agents.iter().flatten();
     let agents = agents.map(|agent| row("agent", &agent.version, Some(agent.nodes)));
     let rows = std::iter::once(client).chain(aggregator).chain(agents);
@@ -183,6 +192,7 @@ mod tests {
             kind: "Versions",
             client: client.to_owned(),
             aggregator: Some(aggregator.to_owned()),
+            cluster: None,
             agents: Some(agents.collect()),
         }
     }
@@ -217,5 +227,8 @@ mod tests {
                 "agents": [{"version": "0.1.0", "nodes": 4}],
             })
         );
+        let named = Versions { cluster: Some("prod-eu".to_owned()), ..versions };
+        assert!(text(&named, Colors::Off).contains("\naggregator (prod-eu)  0.1.0    -\n"));
+        assert_eq!(serde_json::to_value(&named).unwrap()["cluster"], "prod-eu");
     }
 }

@@ -21,4 +21,5 @@ mod selection;
 mod sharing;
 mod shots;
 mod teams;
+mod trend;
 mod without_agent;

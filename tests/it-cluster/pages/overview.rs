@@ -128,3 +128,30 @@ async fn many_problems_are_counted_and_lead_to_their_nodes() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn problems_are_aligned_in_columns_and_stacked_in_a_narrow_window() {
+    let site = troubled().await;
+    let edges = "return Object.fromEntries(['.badge', 'a', 'b', '.problem-text', '.problem-do'].map(part => {\
+         const all = [...document.querySelectorAll('#attention li')].map(line => line.querySelector(part)).filter(e => e);\
+         return [part, [...new Set(all.map(e => Math.round(e.getBoundingClientRect().left)))]]; }))";
+    browse(&site.url, Start::default(), async |page| {
+        page.open("/").await;
+        let edges = page.ask(edges, json!([])).await;
+        let left = |part: &str| {
+            assert_eq!(edges[part].as_array().unwrap().len(), 1, "{part}: {edges}");
+            edges[part][0].as_u64().unwrap()
+        };
+        let columns = [".badge", "a", "b", ".problem-text", ".problem-do"].map(left);
+        assert!(columns.is_sorted_by(|one, other| one < other), "{columns:?}");
+    })
+    .await;
+    let start = Start { narrow: true, ..Start::default() };
+    browse(&site.url, start, async |page| {
+        page.open("/").await;
+        let edges = page.ask(edges, json!([])).await;
+        assert_eq!(edges[".problem-text"], edges[".badge"], "{edges}");
+        assert_eq!(edges[".problem-do"], edges[".badge"], "{edges}");
+    })
+    .await;
+}

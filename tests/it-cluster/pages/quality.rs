@@ -6,7 +6,7 @@ use super::layout::{IN_THE_WAY, blocked_machine, layout_status};
 use super::profiles::cluster;
 use super::sharing::give_shares;
 
-async fn check(page: &Page, path: &str) {
+pub(super) async fn check(page: &Page, path: &str) {
     for theme in ["light", "dark"] {
         page.open(path).await;
         page.click(&format!(".theme button[value={theme}]")).await;

@@ -88,7 +88,8 @@ async fn series_have_common_times_and_null_for_gaps() {
     );
     let day =
         aggregator.get("/api/v1/series?groupBy=all&window=24h&metric=power&step=1m").await.json();
-    assert_eq!(rows(&day), [json!([null, null, null, [null, 640]])]);
+    // The minute has two samples: 640 and 480 W.
+    assert_eq!(rows(&day), [json!([null, null, null, [null, 560]])]);
     let labelled = "/api/v1/series?groupBy=node&selector=octavo.dev/type%3Dnvidia-l4-24gb";
     assert_eq!(rows(&aggregator.get(labelled).await.json()).len(), 2);
 }
@@ -119,6 +120,35 @@ async fn unchanged_series_are_not_sent_again() {
     let request = request.header("if-none-match", &tag).body(Body::empty()).unwrap();
     let again = aggregator.answer(request).await;
     assert_eq!((again.status, again.body.as_str()), (StatusCode::NOT_MODIFIED, ""));
+}
+
+#[tokio::test]
+async fn totals_have_the_devices_of_their_group() {
+    let aggregator = aggregator().await;
+    let last = async |query: &str| {
+        let list = aggregator.get(&format!("/api/v1/series?metric=power&{query}")).await.json();
+        let rows = list["items"].as_array().unwrap().iter();
+        let rows = rows.map(|row| json!([row["type"], row["values"][238], row["devices"][238]]));
+        rows.collect::<Vec<Value>>()
+    };
+    assert_eq!(last("groupBy=all").await, [json!([null, 640, 3])]);
+    assert_eq!(last("groupBy=all&type=nvidia-l4-24gb").await, [json!([null, 480, 2])]);
+    assert_eq!(last("groupBy=all&type=nvidia-t4-16gb").await, [] as [Value; 0]);
+    assert_eq!(last("type=nvidia-a30-24gb").await, [json!(["nvidia-a30-24gb", 160, 1])]);
+    // A filter for nodes needs the series of the devices.
+    assert_eq!(last("groupBy=all&node=gpu-2").await, [json!([null, 160, 1])]);
+}
+
+#[tokio::test]
+async fn lists_have_the_configured_name_of_the_cluster() {
+    let machines = Machines::read().await;
+    let named =
+        Aggregator::viewed(&machines, |view| view.with_site(Some("prod-eu".to_owned()), None));
+    let unnamed = Aggregator::viewed(&machines, |view| view);
+    for path in ["/api/v1/nodes", "/api/v1/types"] {
+        assert_eq!(named.get(path).await.json()["cluster"], "prod-eu", "{path}");
+        assert_eq!(unnamed.get(path).await.json().get("cluster"), None, "{path}");
+    }
 }
 
 #[tokio::test]

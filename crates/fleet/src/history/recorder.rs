@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::mem;
 use std::sync::Arc;
 
-use octavo_model::id::NodeName;
+use octavo_model::id::{NodeName, TypeName};
 
 use super::SAMPLE_SECONDS;
 use super::key::SeriesKey;
@@ -13,16 +13,23 @@ use super::metric::Metric;
 use super::sample::DeviceSample;
 use super::series::{Series, chunk_of};
 use super::sum::{Points, SeriesSum};
+use super::totals::{StepTotals, TotalSeries, Totals};
 use super::window::{Span, Step, Window};
 
 /// History of all nodes. A clone is cheap, and does not change.
 #[derive(Debug, Clone, Default)]
 pub struct History {
     nodes: Arc<BTreeMap<NodeName, Arc<NodeHistory>>>,
+    totals: Arc<Totals>,
+    /// Totals of the step that is being recorded.
+    recording: StepTotals,
     /// Maximum number of bytes; 0 turns the history off.
     budget: usize,
+    /// Bytes and number of the series of nodes.
     bytes: usize,
     series: usize,
+    /// Bytes of the totals.
+    totals_bytes: usize,
     /// Series of the last step without room.
     without_room: Waiting,
     /// Series of the step that is being recorded without room.
@@ -57,6 +64,8 @@ pub struct HistoryStatus {
 
 /// Bytes of a node besides its name and its series: its entry in the map, and its allocations.
 const NODE_BYTES: usize = 128;
+/// Part of the memory that the totals can use: one eighth.
+const TOTALS_SHARE: usize = 8;
 
 impl History {
     /// Creates an empty history that uses at most `budget` bytes; 0 turns it off.
@@ -98,6 +107,7 @@ impl History {
     ) {
         for (node, samples) in reports {
             self.record_node(node, samples, step);
+            samples.iter().for_each(|sample| self.recording.add(sample));
         }
     }
 
@@ -127,13 +137,16 @@ impl History {
         self.first = self.first.or(Some(step));
         self.last = Some(step);
         self.without_room = mem::take(&mut self.waiting);
+        let totals = Arc::make_mut(&mut self.totals);
+        totals.record(step, mem::take(&mut self.recording), self.budget / TOTALS_SHARE);
+        self.totals_bytes = totals.bytes();
         self.enforce_limit(step);
     }
 
     /// Size of the history.
     pub fn status(&self) -> HistoryStatus {
         HistoryStatus {
-            bytes: self.bytes,
+            bytes: self.used(),
             budget: self.budget,
             series: self.series,
             without_room: self.without_room.sum(),
@@ -174,16 +187,53 @@ impl History {
         SeriesSum::of(metric, window, found.map(|(_, series)| series))
     }
 
+    /// One metric of all devices, without decoding their series.
+    pub fn of_fleet(&self, metric: Metric, window: Window) -> Points {
+        total(metric, window, self.totals.fleet.iter())
+    }
+
+    /// One metric of the devices of the accepted types, without decoding their series. `None` is the unknown type. A device
+    /// counts for the type that it had at the time.
+    pub fn of_types(
+        &self,
+        metric: Metric,
+        window: Window,
+        mut accepts: impl FnMut(Option<&TypeName>) -> bool,
+    ) -> Points {
+        let types = self.totals.types.iter().filter(|(name, _)| accepts(name.as_ref()));
+        total(metric, window, types.map(|(_, series)| series))
+    }
+
+    /// Types with totals, ordered by name; `None` is the unknown type.
+    pub fn types(&self) -> impl Iterator<Item = Option<&TypeName>> {
+        self.totals.types.keys().map(Option::as_ref)
+    }
+
+    /// Returns whether every type of the last step has totals. There can be too many types.
+    pub fn has_all_types(&self) -> bool {
+        !self.totals.is_partial
+    }
+
+    #[cfg(test)]
+    pub(super) fn totals_bytes(&self) -> usize {
+        self.totals_bytes
+    }
+
+    /// Bytes in use.
+    fn used(&self) -> usize {
+        self.bytes.saturating_add(self.totals_bytes)
+    }
+
     fn record_node(&mut self, node: &NodeName, samples: &[DeviceSample], step: u32) {
         if samples.is_empty() {
             return;
         }
         // A new series needs as much room as an average one, because it will grow.
         let average = self.bytes.checked_div(self.series).unwrap_or_default();
+        let mut room = self.budget.saturating_sub(self.used());
         let all = Arc::make_mut(&mut self.nodes).entry(node.clone()).or_default();
         let all = Arc::make_mut(all);
         let before = (bytes_of(node, all), all.len());
-        let mut room = self.budget.saturating_sub(self.bytes);
         let mut added = Vec::new();
         for sample in samples {
             if let Ok(at) = all.binary_search_by(|(key, _)| key.cmp(&sample.key)) {
@@ -221,7 +271,7 @@ impl History {
     /// began last. Room for devices without a history is made from series without a recent sample and from partitions,
     /// and room for partitions only from series without a recent sample.
     fn enforce_limit(&mut self, step: u32) {
-        let is_over = self.bytes > self.budget;
+        let is_over = self.used() > self.budget;
         if !is_over && self.without_room.sum() == 0 {
             return;
         }
@@ -239,7 +289,7 @@ impl History {
             })
             .collect();
         ranked.sort_unstable();
-        let mut left = self.bytes;
+        let mut left = self.used();
         let mut removed: BTreeMap<NodeName, Vec<SeriesKey>> = BTreeMap::new();
         for (last, is_device, _, node, key, bytes) in ranked {
             let is_current = last == step;
@@ -294,6 +344,17 @@ impl Waiting {
     fn sum(self) -> usize {
         self.devices.saturating_add(self.partitions)
     }
+}
+
+/// Points of the sum of several groups.
+fn total<'a>(
+    metric: Metric,
+    window: Window,
+    groups: impl Iterator<Item = &'a TotalSeries>,
+) -> Points {
+    let mut sum = SeriesSum::new(metric, window);
+    groups.for_each(|series| sum.add_total(series));
+    sum.points()
 }
 
 /// Bytes of memory of a node's series; 0 without any.

@@ -3,6 +3,8 @@
 use super::chunk::GAP;
 use super::metric::Metric;
 use super::series::Series;
+use super::totals::TotalSeries;
+use super::unit_sum::{UnitSum, divided, weight};
 use super::window::Window;
 
 /// One metric of several devices over a window: the sum of their power, the highest temperature, otherwise the mean. The
@@ -23,14 +25,6 @@ pub struct Points {
     pub values: Vec<Option<u32>>,
     /// Number of devices with a value.
     pub devices: Vec<u32>,
-}
-
-/// Sum of one stored step.
-#[derive(Debug, Clone, Copy, Default)]
-struct UnitSum {
-    sum: u64,
-    weight: u64,
-    devices: u32,
 }
 
 impl SeriesSum {
@@ -55,15 +49,23 @@ impl SeriesSum {
     pub fn add(&mut self, series: &Series) {
         self.values.fill(GAP);
         series.read(self.metric, self.window.span(), self.window.start_unit(), &mut self.values);
-        let weight = match self.metric {
-            Metric::Memory => series.memory().get(),
-            Metric::Utilization | Metric::Power | Metric::Temperature | Metric::Allocation => 1,
-        };
+        let weight = weight(self.metric, series.memory());
         for (unit, value) in self.units.iter_mut().zip(&self.values) {
             if *value != GAP {
-                unit.add(u64::from(*value), weight, self.metric);
+                unit.add(self.metric, *value, weight);
             }
         }
+    }
+
+    /// Adds the devices of a group.
+    pub(super) fn add_total(&mut self, total: &TotalSeries) {
+        let (metric, start, units) = (self.metric, self.window.start_unit(), &mut self.units);
+        total.for_each(metric, self.window.span(), start, |unit, sum| {
+            let place = unit.checked_sub(start).and_then(|place| usize::try_from(place).ok());
+            if let Some(unit) = place.and_then(|place| units.get_mut(place)) {
+                unit.merge(metric, sum);
+            }
+        });
     }
 
     /// Returns the values by point.
@@ -89,21 +91,4 @@ impl SeriesSum {
         };
         value.map(|value| u32::try_from(value).unwrap_or(u32::MAX))
     }
-}
-
-impl UnitSum {
-    fn add(&mut self, value: u64, weight: u64, metric: Metric) {
-        self.sum = if metric.is_maximum() {
-            self.sum.max(value)
-        } else {
-            self.sum.saturating_add(value.saturating_mul(weight))
-        };
-        self.weight = self.weight.saturating_add(weight);
-        self.devices = self.devices.saturating_add(1);
-    }
-}
-
-/// Quotient, rounded to the nearest.
-fn divided(sum: u64, by: u64) -> Option<u64> {
-    sum.saturating_add(by / 2).checked_div(by)
 }

@@ -1,5 +1,7 @@
 //! Tests of the history: comparison with a model, limits, and samples from usage.
 
+mod totals;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use octavo_model::id::{NodeName, PciAddress};
@@ -157,7 +159,12 @@ proptest! {
                     let expected = model.points(&[0, 1, 2], metric, window);
                     let all = history.of_node(&node(0)).iter().map(|(_, series)| series);
                     let sum = SeriesSum::of(metric, window, all);
-                    prop_assert_eq!(sum, expected, "{}", metric);
+                    prop_assert_eq!(&sum, &expected, "{}", metric);
+                    // A minute of the totals has the samples of all devices in place of the means of the devices.
+                    if span == Span::Hour {
+                        prop_assert_eq!(&history.of_fleet(metric, window), &expected);
+                        prop_assert_eq!(history.of_types(metric, window, |_| true), expected);
+                    }
                 }
             }
         }
@@ -181,6 +188,8 @@ proptest! {
             let names: Vec<NodeName> = history.nodes().cloned().collect();
             let all = names.iter().map(|name| (name, history.of_node(name)));
             let bytes = all.clone().map(|(name, all)| recorder::bytes_of(name, all)).sum::<usize>();
+            prop_assert!(history.totals_bytes() <= budget / 8);
+            let bytes = bytes + history.totals_bytes();
             let series = all.map(|(_, all)| all.len()).sum::<usize>();
             prop_assert_eq!((status.bytes, status.series), (bytes, series));
             if budget > 0 && accepted.begins().is_some() {
@@ -238,8 +247,9 @@ fn at_the_limit_vanished_devices_make_room_for_new_ones() {
     let mut history = History::new(1 << 20);
     let one = |number: u8| vec![busy(number, 40)];
     record(&mut history, START, &[(0, one(0)), (1, one(1))]);
-    // Room for two nodes and no more.
-    let mut history = History::new(history.status().bytes + 100);
+    // Room for two nodes and no more, and none for totals.
+    let nodes = [node(0), node(1)].map(|name| recorder::bytes_of(&name, history.of_node(&name)));
+    let mut history = History::new(nodes.iter().sum::<usize>() + 100);
     record(&mut history, START, &[(0, one(0)), (1, one(1))]);
     record(&mut history, START + 1, &[(0, one(0)), (1, one(1)), (2, one(2))]);
     assert_eq!((history.status().series, history.status().without_room), (2, 1));

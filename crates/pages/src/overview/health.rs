@@ -7,7 +7,7 @@ use octavo_fleet::availability::{Availability, CountBasis, Row, Shape};
 use octavo_fleet::summary::{NodeState, UtilizationSum};
 use octavo_model::tone::Tone;
 use octavo_store::clock::Moment;
-use octavo_store::fleet::{Fleet, Node};
+use octavo_store::fleet::{Fleet, Node, TypeTotals};
 
 use crate::address::{LIST, encoded};
 use crate::badges::{Badge, count_noun, device_state, node_state};
@@ -127,9 +127,9 @@ fn state_bar(
     StateBar { total, noun, verdict, bar: Bar::from_legend(&keys, 15), states: states.collect() }
 }
 
-/// Utilization and allocation.
+/// Utilization and allocation. `types` are those of the fleet.
 pub(super) fn figures(
-    fleet: &Fleet,
+    (fleet, types): (&Fleet, &[TypeTotals]),
     availability: &Availability,
     visibility: &Visibility,
     now: Moment,
@@ -137,7 +137,7 @@ pub(super) fn figures(
     // The sum of a node covers all of its types.
     let sees_all = visibility.types == VisibleTypes::All;
     let utilization = sees_all.then(|| utilization(fleet, now));
-    utilization.into_iter().chain(allocations(availability, visibility)).collect()
+    utilization.into_iter().chain(allocations(availability, types, visibility)).collect()
 }
 
 fn utilization(fleet: &Fleet, now: Moment) -> Figure {
@@ -165,7 +165,11 @@ fn utilization(fleet: &Fleet, now: Moment) -> Figure {
 type IsKind = fn(&Shape) -> bool;
 
 /// Allocated units by kind, for the kinds that the fleet has.
-fn allocations(availability: &Availability, visibility: &Visibility) -> Vec<Figure> {
+fn allocations(
+    availability: &Availability,
+    types: &[TypeTotals],
+    visibility: &Visibility,
+) -> Vec<Figure> {
     let of = match availability.basis {
         CountBasis::Cluster => "allocated to pods",
         CountBasis::Agents => "in use; allocations to pods are unknown",
@@ -183,17 +187,31 @@ fn allocations(availability: &Availability, visibility: &Visibility) -> Vec<Figu
             |of: fn(&Row) -> u64| rows.clone().fold(0_u64, |sum, row| sum.saturating_add(of(row)));
         let capacity = sum(|row| row.capacity);
         let (taken, unknown) = (sum(|row| row.taken), sum(unknown_units));
+        let is_split = rows.clone().any(|row| has_partitions_as_devices(row, types));
+        let units = if is_split { " units" } else { "" };
         let value = match (taken, unknown) {
             (0, unknown) if unknown > 0 => "-".to_owned(),
-            (taken, _) => format!("{taken} of {capacity}"),
+            (taken, _) => format!("{taken} of {capacity}{units}"),
         };
-        let about = match unknown {
-            0 => of.to_owned(),
-            unknown => format!("{of}; the use of {unknown} is unknown"),
-        };
+        let mut about = of.to_owned();
+        if is_split {
+            about.push_str(", including partitions that are offered as devices");
+        }
+        if unknown > 0 {
+            about = format!("{about}; the use of {unknown} is unknown");
+        }
         (capacity > 0).then_some(Figure { name, value, about })
     });
     kinds.collect()
+}
+
+/// Returns whether pods request partitions of the type as whole devices, as with AMD's device plugin.
+fn has_partitions_as_devices(row: &Row, types: &[TypeTotals]) -> bool {
+    let is_of_type = |one: &&TypeTotals| {
+        one.counts.type_name.as_ref().is_some_and(|name| name.as_str() == row.key.kind.as_str())
+    };
+    let devices = types.iter().find(is_of_type).map(|one| u64::from(one.counts.counts.total));
+    row.key.shape == Shape::Device && devices.is_some_and(|devices| row.capacity > devices)
 }
 
 fn unknown_units(row: &Row) -> u64 {

@@ -1,5 +1,7 @@
 //! Tests of the overview, rendered from fleets of fixtures.
 
+mod trend;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,7 +12,7 @@ use octavo_fleet::availability::{Availability, TypeResolver, count};
 use octavo_fleet::cluster::{
     Amounts, ClusterNode, ClusterPod, ClusterSnapshot, PodKey, PodRequirements, Readiness,
 };
-use octavo_fleet::summary::SharingSummary;
+use octavo_fleet::summary::{DeviceCounts, SharingSummary, TypeCounts};
 use octavo_kube::cluster::WatchedCluster;
 use octavo_model::accelerators::Catalog;
 use octavo_model::examples::gpu;
@@ -24,7 +26,7 @@ use octavo_model::sharing_status::SharingStatus;
 use octavo_planner::reconcile::{ChangeProgress, DeviceLayoutStatus, NodeLayoutStatus};
 use octavo_store::availability::Counter;
 use octavo_store::clock::{Clock, Moment};
-use octavo_store::fleet::{Fleet, Freshness, Node, ReportingAgent, StatusSummary};
+use octavo_store::fleet::{Fleet, Freshness, Node, ReportingAgent, StatusSummary, TypeTotals};
 use octavo_store::view::FleetView;
 use octavo_stream::protocol::Run;
 use octavo_stream::status;
@@ -33,7 +35,7 @@ use tokio::time::Instant;
 use tower::ServiceExt;
 
 use super::attention::MAX_LINES;
-use super::{capacity, demand, rollout};
+use super::{capacity, demand, health, rollout};
 use crate::tests::{get, text};
 
 const H200: &str = "nvidia-h200-141gb";
@@ -144,7 +146,7 @@ async fn problems(view: &FleetView) -> (String, Vec<String>) {
     let page = text(get(view, "/").await).await;
     let lists = page.split("<ul class=\"problems\">").skip(1);
     let lists = lists.map(|rest| rest.split_once("</ul>").unwrap().0);
-    let items = lists.flat_map(|list| list.split("<li>").skip(1)).map(str::to_owned).collect();
+    let items = lists.flat_map(|list| list.split("<li").skip(1)).map(str::to_owned).collect();
     (page, items)
 }
 
@@ -263,28 +265,25 @@ async fn unknown_use_is_not_zero() {
     assert!(!page.contains("<b>0</b> of"), "{page}");
 }
 
+/// Response of a path for a reader who sees these types only.
+async fn limited(view: &FleetView, path: &str, types: VisibleTypes) -> String {
+    let mut request = Request::get(path).body(Body::empty()).unwrap();
+    let visibility = Visibility { types, nodes: false, profiles: false, pods: false };
+    request.extensions_mut().insert(visibility);
+    let answer = crate::router(Counter::new(view.clone(), None)).oneshot(request).await.unwrap();
+    assert_eq!(answer.status(), StatusCode::OK);
+    text(answer).await
+}
+
 #[tokio::test]
 async fn reader_without_nodes_sees_counts_of_visible_types_only() {
     let clock = Clock::start();
     let (_fleet, view) = view_of(fleet(16, clock), clock);
-    let ask = async |types: VisibleTypes| {
-        let mut request = Request::get("/").body(Body::empty()).unwrap();
-        request.extensions_mut().insert(Visibility {
-            types,
-            nodes: false,
-            profiles: false,
-            pods: false,
-        });
-        let site = crate::router(Counter::new(view.clone(), None));
-        let answer = site.oneshot(request).await.unwrap();
-        assert_eq!(answer.status(), StatusCode::OK);
-        text(answer).await
-    };
-    let page = ask(VisibleTypes::All).await;
+    let page = limited(&view, "/", VisibleTypes::All).await;
     assert!(!page.contains("node-0") && page.contains("list nodes.octavo.dev"), "{page}");
     assert!(page.contains(H200) && !page.contains("id=\"attention\""), "{page}");
     let other = "nvidia-l4-24gb".parse().unwrap();
-    let page = ask(VisibleTypes::Only([other].into())).await;
+    let page = limited(&view, "/", VisibleTypes::Only([other].into())).await;
     assert!(!page.contains(H200) && page.contains("<strong>0</strong> devices"), "{page}");
 }
 
@@ -382,6 +381,31 @@ fn availability(pods: &[(&str, &[(&str, u64)])]) -> Availability {
 fn one_type(name: &str) -> Visibility {
     let types = VisibleTypes::Only([name.parse().unwrap()].into());
     Visibility { types, ..Visibility::everything() }
+}
+
+#[test]
+fn units_are_not_called_devices_if_partitions_are_offered_as_devices() {
+    let clock = Clock::start();
+    let availability = availability(&[]);
+    for (devices, expected) in [(2, "0 of 2"), (1, "0 of 2 units")] {
+        let counts = TypeCounts {
+            type_name: H200.parse().ok(),
+            manual: 0,
+            memory: None,
+            counts: DeviceCounts { total: devices, ..DeviceCounts::default() },
+        };
+        let types = [TypeTotals { counts, nodes: 1, without_agent: 0 }];
+        let fleet = (&Fleet::default(), &types[..]);
+        let figures = health::figures(fleet, &availability, &Visibility::everything(), clock.now());
+        let whole = figures.iter().find(|figure| figure.name == "Whole devices").unwrap();
+        assert_eq!(whole.value, expected);
+        assert_eq!(
+            whole.about.contains("partitions that are offered as devices"),
+            devices == 1,
+            "{}",
+            whole.about
+        );
+    }
 }
 
 #[test]

@@ -28,9 +28,9 @@ use self::figures::{ServiceLimits, WorstCase, cost};
 use super::estimate::EstimateForm;
 use super::{href, key, types};
 use crate::address::query_parameter;
-use crate::assets::Assets;
 use crate::badges::printable;
 use crate::filter_form::Choice;
+use crate::frame::Frame;
 use crate::{PageState, html, origin};
 
 /// Maximum length of an objective repeated in the form, in characters.
@@ -41,7 +41,7 @@ const MAX_WARNINGS: usize = 4;
 #[derive(Template)]
 #[template(path = "compare.html")]
 struct ComparePage {
-    assets: Assets,
+    frame: Frame,
     kinds: Vec<Choice>,
     precisions: Vec<Choice>,
     form: EstimateForm,
@@ -133,7 +133,7 @@ pub(crate) async fn page(
     };
     let (kinds, precisions) = form.choices();
     let page = ComparePage {
-        assets: Assets::links(),
+        frame: Frame::new(&site.view),
         kinds,
         precisions,
         form,

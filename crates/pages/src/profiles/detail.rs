@@ -4,14 +4,14 @@ use askama::Template;
 use octavo_fleet::hardware_profile::document::ProfileRow;
 use octavo_fleet::hardware_profile::{Identifier, ProfileAnnotations};
 
-use super::{Assets, Badge, Estimate, FindingRow, key, memory_of, reach_summary, types, verdict};
+use super::{Badge, Estimate, FindingRow, Frame, key, memory_of, reach_summary, types, verdict};
 use crate::address::quoted;
 use crate::badges::printable;
 
 #[derive(Template)]
 #[template(path = "profile.html")]
 pub(super) struct ProfilePage {
-    assets: Assets,
+    frame: Frame,
     name: String,
     namespace: String,
     key: String,
@@ -41,13 +41,14 @@ struct ReachRow {
 
 /// Builds the page of a profile, for a reader who reached this server at `origin`.
 pub(super) fn page(
+    frame: Frame,
     row: &ProfileRow,
     annotations: &ProfileAnnotations,
     notice: Option<String>,
     (origin, estimate): (&str, Option<Estimate>),
 ) -> ProfilePage {
     ProfilePage {
-        assets: Assets::links(),
+        frame,
         name: quoted(&printable(&row.name)),
         namespace: quoted(&printable(&row.namespace)),
         key: printable(&key(row)),

@@ -25,7 +25,7 @@ use octavo_toolkit::error::chain;
 use self::draft_form::DraftForm;
 use self::fields::{CountFields, TaintCheckbox};
 use self::outcome::CreationOutcome;
-use super::{Assets, PageState};
+use super::{Frame, PageState};
 use crate::badges::{capitalize, count_noun, printable};
 
 /// Maximum number of node names in a sentence.
@@ -34,7 +34,7 @@ const MAX_NAMES: usize = 12;
 #[derive(Template)]
 #[template(path = "draft.html")]
 pub(super) struct DraftPage {
-    assets: Assets,
+    frame: Frame,
     form: DraftForm,
     selected: String,
     /// Outcome of the creation.
@@ -196,7 +196,7 @@ async fn render(
         Err((status, refused)) => (status, Some(refused), None),
     };
     let page = DraftPage {
-        assets: Assets::links(),
+        frame: Frame::new(&site.view),
         selected: selection_summary(&form),
         form,
         refused,

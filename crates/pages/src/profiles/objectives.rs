@@ -16,8 +16,8 @@ use octavo_fleet::slo::{Objectives, SloAnswer, SloRequest, SloRow};
 use octavo_store::slo;
 use octavo_toolkit::error::chain;
 
-use crate::assets::Assets;
 use crate::badges::printable;
+use crate::frame::Frame;
 use crate::{PageState, html, origin};
 
 /// Maximum number of rows shown; the best come first.
@@ -26,7 +26,7 @@ const MAX_ROWS: usize = 200;
 #[derive(Template)]
 #[template(path = "objectives.html")]
 struct ObjectivesPage {
-    assets: Assets,
+    frame: Frame,
     form: ObjectivesForm,
     refused: Option<String>,
     answer: Option<ObjectivesAnswer>,
@@ -53,9 +53,9 @@ struct ObjectivesAnswer {
 }
 
 /// Serves the empty form.
-pub(crate) async fn form(uri: Uri, headers: HeaderMap) -> Response {
+pub(crate) async fn form(State(site): State<PageState>, uri: Uri, headers: HeaderMap) -> Response {
     let page = ObjectivesPage {
-        assets: Assets::links(),
+        frame: Frame::new(&site.view),
         form: ObjectivesForm::default(),
         refused: None,
         answer: None,
@@ -84,7 +84,7 @@ pub(crate) async fn answer(
         Err(why) => (StatusCode::BAD_REQUEST, Some(printable(&why)), None),
     };
     let page = ObjectivesPage {
-        assets: Assets::links(),
+        frame: Frame::new(&site.view),
         form,
         refused,
         answer,

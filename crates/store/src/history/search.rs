@@ -24,6 +24,8 @@ pub struct Search<'a> {
     sum: Option<SeriesSum>,
     /// Groups of several nodes.
     groups: BTreeMap<Option<TypeName>, SeriesSum>,
+    /// Groups whose totals are in the history.
+    totals: Vec<SeriesRow>,
     items: Vec<SeriesRow>,
     most: usize,
 }
@@ -53,6 +55,10 @@ impl<'a> Search<'a> {
         nodes.reverse();
         let step = query.step.unwrap_or_else(|| query.window.default_step());
         let window = history.window(query.window, step);
+        let totals = query.totals(history, window);
+        if totals.is_some() {
+            nodes.clear();
+        }
         Self {
             history,
             query,
@@ -62,6 +68,7 @@ impl<'a> Search<'a> {
             series: &[],
             sum: None,
             groups: BTreeMap::new(),
+            totals: totals.unwrap_or_default(),
             items: Vec::new(),
             most,
         }
@@ -94,6 +101,9 @@ impl<'a> Search<'a> {
 
     /// Returns the series.
     pub fn items(mut self) -> Result<Vec<SeriesRow>, QueryError> {
+        for row in std::mem::take(&mut self.totals) {
+            self.push(row)?;
+        }
         for (type_name, sum) in std::mem::take(&mut self.groups) {
             let row = SeriesRow { type_name, ..grouped(sum.points()) };
             self.push(row)?;
@@ -154,9 +164,42 @@ impl<'a> Search<'a> {
 
 impl Query {
     fn accepts(&self, key: &SeriesKey, series: &Series) -> bool {
-        let is_type = |one: &Option<TypeName>| one.as_ref() == series.type_name();
         self.device.is_none_or(|device| device == key.device)
-            && (self.types.is_empty() || self.types.iter().any(is_type))
+            && self.accepts_type(series.type_name())
+    }
+
+    fn accepts_type(&self, type_name: Option<&TypeName>) -> bool {
+        self.types.is_empty() || self.types.iter().any(|one| one.as_ref() == type_name)
+    }
+
+    /// The totals in the history, if they are the answer. Their cost does not depend on the number of devices.
+    fn totals(&self, history: &History, window: Window) -> Option<Vec<SeriesRow>> {
+        let is_filtered = self.node.is_some() || self.device.is_some() || !self.selector.is_empty();
+        if is_filtered || !history.has_all_types() {
+            return None;
+        }
+        let sum = |accepts: &dyn Fn(Option<&TypeName>) -> bool| {
+            grouped(history.of_types(self.metric, window, accepts))
+        };
+        let mut types = history.types().filter(|name| self.accepts_type(*name));
+        let rows = match self.group_by {
+            Grouping::Device | Grouping::Node => return None,
+            Grouping::Type => {
+                let row = |name: Option<&TypeName>| SeriesRow {
+                    type_name: name.cloned(),
+                    ..sum(&|other| other == name)
+                };
+                types.map(row).collect()
+            }
+            Grouping::All => {
+                let all = |_| match self.types.as_slice() {
+                    [] => grouped(history.of_fleet(self.metric, window)),
+                    _ => sum(&|name| self.accepts_type(name)),
+                };
+                types.next().map(all).into_iter().collect()
+            }
+        };
+        Some(rows)
     }
 }
 

@@ -77,6 +77,7 @@ pub(super) async fn list(
     Ok(Json(NodeList {
         api_version: API_VERSION.to_owned(),
         kind: "NodeList".to_owned(),
+        cluster: api.view.cluster_name().map(ToString::to_string),
         revision: fleet.revision,
         total: page.total,
         starting: api.view.startup(),
@@ -167,6 +168,7 @@ pub(super) async fn types(
     let fleet = api.view.listed();
     let all = api.view.types(&fleet, api.view.clock().now());
     Ok(Json(TypeList {
+        cluster: api.view.cluster_name().map(ToString::to_string),
         starting: { api.view.startup() }.map(|now| now.visible_to(&visibility)),
         ..rows::types(&fleet, &all, &visibility.types)
     }))

@@ -76,6 +76,7 @@ pub fn types(fleet: &Fleet, all: &[TypeTotals], seen: &VisibleTypes) -> TypeList
     TypeList {
         api_version: API_VERSION.to_owned(),
         kind: "TypeList".to_owned(),
+        cluster: None,
         revision: fleet.revision,
         starting: None,
         items: {

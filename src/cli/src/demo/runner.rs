@@ -282,7 +282,7 @@ impl DemoRunner<'_> {
         }
         let mut command = Command::new(&self.programs.aggregator);
         command
-            .args(["--plaintext", "--grpc-listen=127.0.0.1:0"])
+            .args(["--plaintext", "--grpc-listen=127.0.0.1:0", "--cluster-name=demo"])
             .arg(format!("--http-listen=127.0.0.1:{}", self.settings.port))
             .args(["--follow-cluster", "--create-profiles", "--kubeconfig"])
             .arg(kubeconfig)
@@ -369,7 +369,7 @@ impl DemoRunner<'_> {
 impl FleetMonitor {
     /// Requests the fleet's state, prints the changes and checks it.
     async fn update(&mut self) -> Result<OutputState, CliError> {
-        let rows = fleet::all_nodes(&self.client).await?;
+        let rows = fleet::all_nodes(&self.client).await?.items;
         self.check.nodes(&rows);
         if !self.check.all_counted() {
             let types: TypeList = self.client.get(&RequestPath::new("/api/v1/types")).await?;

@@ -71,7 +71,7 @@ async fn nodes(
     settings: &SupportBundleSettings,
     contents: &mut Contents,
 ) -> Result<Vec<NodeRow>, CliError> {
-    let mut nodes = fleet::all_nodes(client).await?;
+    let mut nodes = fleet::all_nodes(client).await?.items;
     for node in &nodes {
         contents.add_name(NameKind::Node, &node.name);
     }
