@@ -108,9 +108,8 @@ fn page(view: &FleetView, visibility: &Visibility, origin: String) -> LayoutsPag
     layouts.sort_by_key(|(_, nodes)| {
         (Reverse(nodes.counts.is_troubled()), Reverse(nodes.counts.is_unfinished()))
     });
-    let is_in_file = |name: &str| {
-        file.layouts.as_deref().is_some_and(|layouts| layouts.by_name(name).is_some())
-    };
+    let is_in_file =
+        |name: &str| file.layouts.as_deref().is_some_and(|layouts| layouts.by_name(name).is_some());
     let rows = layouts.iter().take(MAX_LAYOUTS).enumerate();
     let rows = rows.map(|(number, (name, nodes))| {
         let id = format!("layout-{number}");

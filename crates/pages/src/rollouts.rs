@@ -115,10 +115,7 @@ pub(super) struct LayoutNodes<'f> {
 }
 
 /// Nodes that report a layout.
-fn nodes_with_layout(
-    fleet: &Fleet,
-    now: Moment,
-) -> impl Iterator<Item = (&Node, &LayoutSummary)> {
+fn nodes_with_layout(fleet: &Fleet, now: Moment) -> impl Iterator<Item = (&Node, &LayoutSummary)> {
     let nodes = fleet.nodes.iter().filter(move |node| !node.freshness.is_stale(now));
     nodes.filter_map(|node| Some((node.as_ref(), node.summary.layout.as_ref()?)))
 }

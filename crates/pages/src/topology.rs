@@ -83,7 +83,9 @@ impl TopologySection {
                 .map(|(at, device)| TopologyRow {
                     name: title(device),
                     href: format!("#device-{}", device.pci),
-                    numa: device.numa_node.map_or_else(|| NOT_REPORTED.to_owned(), |numa| numa.to_string()),
+                    numa: device
+                        .numa_node
+                        .map_or_else(|| NOT_REPORTED.to_owned(), |numa| numa.to_string()),
                     pci: device.pci.to_string(),
                     links: links(at, &devices, &pairs),
                 })
@@ -101,7 +103,11 @@ impl TopologySection {
         let name = |device: &NeuronDevice| format!("Neuron {}", device.number);
         let items: Vec<Item> = devices
             .iter()
-            .map(|device| Item { name: device.number.to_string(), detail: String::new(), numa: None })
+            .map(|device| Item {
+                name: device.number.to_string(),
+                detail: String::new(),
+                numa: None,
+            })
             .collect();
         let count = count_noun(devices.len(), "Neuron device", "Neuron devices");
         let (summary, drawing) = if let Topology::Torus { rows, columns } = topology {
@@ -123,7 +129,11 @@ impl TopologySection {
                 href: format!("#neuron-{}", device.number),
                 numa: NOT_REPORTED.to_owned(),
                 pci: NOT_REPORTED.to_owned(),
-                links: if near.is_empty() { "none".to_owned() } else { first_names(&near, MAX_NAMED) },
+                links: if near.is_empty() {
+                    "none".to_owned()
+                } else {
+                    first_names(&near, MAX_NAMED)
+                },
             }
         };
         Some(Self { drawing, rows: devices.iter().map(row).collect(), summary })
@@ -294,7 +304,11 @@ fn links(at: usize, devices: &[&Device], pairs: &[Pair]) -> String {
         parts.push(format!("xGMI hive {hive:016x}"));
     }
     if let Some(fabric) = &device.fabric {
-        parts.push(format!("fabric {}, clique {}", printable(&fabric.cluster_uuid), fabric.clique_id));
+        parts.push(format!(
+            "fabric {}, clique {}",
+            printable(&fabric.cluster_uuid),
+            fabric.clique_id
+        ));
     }
     if parts.is_empty() { "none".to_owned() } else { first_names(&parts, MAX_NAMED) }
 }

@@ -57,7 +57,10 @@ async fn changes_of_devices_driver_and_agent_are_recorded() {
     let lost = "device-health GPU 1 ok failing";
     let list = recorded(&api, "mixed", &[partitioned, lost]).await;
     let newest = &list["items"][0];
-    assert_eq!((&newest["kind"], &newest["needsAttention"]), (&"device-health".into(), &true.into()));
+    assert_eq!(
+        (&newest["kind"], &newest["needsAttention"]),
+        (&"device-health".into(), &true.into())
+    );
     assert!(newest["message"].as_str().unwrap().starts_with("failing: "), "{newest}");
     assert_eq!((&newest["count"], &newest["firstTime"]), (&1.into(), &newest["time"]));
 

@@ -241,7 +241,8 @@ impl Baseline {
         }
         let known_state = known.as_ref().and_then(|known| known.state.as_ref());
         if known_state != state.as_ref() {
-            let (from, to) = (known_state.map(Reported::as_str), state.as_ref().map(Reported::as_str));
+            let (from, to) =
+                (known_state.map(Reported::as_str), state.as_ref().map(Reported::as_str));
             let change = Change::between(ChangeKind::LayoutState, from, to);
             let change = change.because(layout.message.as_deref());
             changes.push(change.attention(layout.needs_attention()));
@@ -311,9 +312,8 @@ impl KnownDevice {
             return;
         }
         let (known, new) = (self.facts.partitions.as_deref(), facts.partitions.as_deref());
-        let is_replaced = self.facts.uuid.is_some()
-            && facts.uuid.is_some()
-            && self.facts.uuid != facts.uuid;
+        let is_replaced =
+            self.facts.uuid.is_some() && facts.uuid.is_some() && self.facts.uuid != facts.uuid;
         if is_replaced {
             all.add(&facts.name, Change::to(ChangeKind::Device, "replaced"));
         } else if known.is_some() && known != new {
@@ -376,8 +376,7 @@ fn drain_phase(drain: &str) -> (&str, &str) {
 }
 
 fn changed_replicas(known: &SharedUnits, new: &SharedUnits) -> Vec<Change> {
-    let names: BTreeSet<&ResourceName> =
-        known.replicas.keys().chain(new.replicas.keys()).collect();
+    let names: BTreeSet<&ResourceName> = known.replicas.keys().chain(new.replicas.keys()).collect();
     let changed = names.into_iter().filter_map(|name| {
         let (from, to) = (known.replicas.get(name), new.replicas.get(name));
         (from != to).then(|| {
@@ -395,9 +394,9 @@ fn changed_health(
     devices: &[DeviceSummary],
 ) -> Vec<Change> {
     let name = |uuid: &str| {
-        let device = devices.iter().find(|device| {
-            device.facts.uuid.as_ref().is_some_and(|known| known.as_str() == uuid)
-        });
+        let device = devices
+            .iter()
+            .find(|device| device.facts.uuid.as_ref().is_some_and(|known| known.as_str() == uuid));
         device.map_or_else(|| uuid.to_owned(), |device| device.facts.name.clone())
     };
     let mut all = DeviceChanges::default();

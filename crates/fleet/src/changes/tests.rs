@@ -1,8 +1,8 @@
 use std::time::Duration;
 
 use octavo_model::examples::gpu;
-use octavo_model::inventory::{Condition, Device, Driver, MigMode, MigState, NvmlState};
 use octavo_model::inventory::{Completeness, Mig};
+use octavo_model::inventory::{Condition, Device, Driver, MigMode, MigState, NvmlState};
 use octavo_model::reason::Reason;
 use octavo_model::sharing_status::{ResourceStatus, SharingStatus, UnitStatus};
 
@@ -55,8 +55,7 @@ impl State {
             self.devices.iter().map(|device| DeviceSummary::new(device, &self.nvml)).collect();
         let summary = NodeSummary::new(&devices, &self.nvml, self.layout.clone());
         let summary = summary.with_sharing(self.sharing.as_ref().map(SharingSummary::of));
-        let agent =
-            AgentRun { boot_id: self.boot, epoch: self.epoch, version: self.version };
+        let agent = AgentRun { boot_id: self.boot, epoch: self.epoch, version: self.version };
         baseline.update(&Report { agent, summary: &summary, devices: &devices })
     }
 }
@@ -85,11 +84,8 @@ fn layout(name: &str, state: Reason) -> LayoutSummary {
 }
 
 fn sharing(replicas: Option<u32>, reason: Option<&str>) -> SharingStatus {
-    let unit = UnitStatus {
-        uuid: format!("{UUID}2"),
-        replicas,
-        health: reason.map(str::to_owned).into(),
-    };
+    let unit =
+        UnitStatus { uuid: format!("{UUID}2"), replicas, health: reason.map(str::to_owned).into() };
     SharingStatus {
         state: Reason::SharingInForce.into(),
         resources: vec![ResourceStatus {
@@ -204,16 +200,15 @@ fn each_relevant_change_of_a_report_is_recorded() {
 
 #[test]
 fn replicas_and_unhealthy_units_are_recorded() {
-    let with = |replicas, reason| State::new().with(|state| state.sharing = Some(sharing(replicas, reason)));
+    let with = |replicas, reason| {
+        State::new().with(|state| state.sharing = Some(sharing(replicas, reason)))
+    };
     let (before, after) = (with(None, None), with(Some(4), Some("Xid 79")));
     assert_eq!(
         last(&[before.clone(), after.clone()]),
         ["nvidia.com/gpu: not shared -> 4 replicas", "! GPU 2: not allocatable (Xid 79)"]
     );
-    assert_eq!(
-        last(&[before.clone(), after, with(Some(4), None)]),
-        ["GPU 2: allocatable again"]
-    );
+    assert_eq!(last(&[before.clone(), after, with(Some(4), None)]), ["GPU 2: allocatable again"]);
     // The status is unknown, not changed.
     assert_eq!(last(&[before.clone(), State::new(), before]), [""; 0]);
 }

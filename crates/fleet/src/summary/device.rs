@@ -98,9 +98,8 @@ impl DeviceSummary {
     pub fn new(device: &Device, nvml: &NvmlState) -> Self {
         let state = device.state(nvml);
         let facts = DeviceFacts::new(device);
-        let worst_issue = (state != DeviceState::Ok)
-            .then(|| most_severe(&facts.name, device.issues()))
-            .flatten();
+        let worst_issue =
+            (state != DeviceState::Ok).then(|| most_severe(&facts.name, device.issues())).flatten();
         Self {
             facts: Arc::new(facts),
             type_name: device.identity.type_name().cloned(),

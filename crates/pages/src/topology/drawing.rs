@@ -95,7 +95,12 @@ impl Drawing {
         }
     }
 
-    fn rectangle(&mut self, class: &'static str, (x, y): (usize, usize), (width, height): (usize, usize)) {
+    fn rectangle(
+        &mut self,
+        class: &'static str,
+        (x, y): (usize, usize),
+        (width, height): (usize, usize),
+    ) {
         self.boxes.push(Rectangle { class, x, y, width, height });
         self.width = self.width.max(x.saturating_add(width).saturating_add(PAD));
         self.height = self.height.max(y.saturating_add(height).saturating_add(PAD));
@@ -126,9 +131,8 @@ impl Drawing {
 pub(super) fn draw_row(title: &str, items: &[Item], bars: &[&Island], arcs: &[Pair]) -> Drawing {
     let mut drawing = Drawing::empty(title);
     let lefts = lefts(items);
-    let middle = |at: usize| {
-        lefts.get(at).copied().unwrap_or_default().saturating_add(ITEM_WIDTH / 2)
-    };
+    let middle =
+        |at: usize| lefts.get(at).copied().unwrap_or_default().saturating_add(ITEM_WIDTH / 2);
     let rows = bar_rows(bars);
     let bar_rows = rows.iter().map(|row| row.saturating_add(1)).max().unwrap_or_default();
     let reach = arcs.iter().map(|pair| pair.to.saturating_sub(pair.from)).max();

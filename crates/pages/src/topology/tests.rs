@@ -171,7 +171,11 @@ fn neuron_torus_and_ring_are_drawn() {
         let at = |row: u32, column: u32| row % 4 * 4 + column % 4;
         vec![at(row + 1, column), at(row + 3, column), at(row, column + 1), at(row, column + 3)]
     }));
-    assert!(torus.summary.starts_with("16 Neuron devices, linked as a 4x4 torus: "), "{}", torus.summary);
+    assert!(
+        torus.summary.starts_with("16 Neuron devices, linked as a 4x4 torus: "),
+        "{}",
+        torus.summary
+    );
     // 24 links inside, and both ends of the 8 links around the edges.
     assert_eq!((count(&torus.drawing, "unit"), torus.drawing.lines.len()), (16, 40));
     assert_inside(&torus.drawing);

@@ -81,7 +81,9 @@ TIME                  COUNT  CHANGE                  DETAILS
 ";
         let table = table(&list, printed, Colors::Off);
         let spaces = |text: &str| {
-            text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect::<Vec<_>>()
+            text.lines()
+                .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
+                .collect::<Vec<_>>()
         };
         assert_eq!(spaces(&table), spaces(expected));
         assert_eq!(
@@ -98,9 +100,6 @@ TIME                  COUNT  CHANGE                  DETAILS
             ["no changes since 2026-11-27T01:02:03Z, when the aggregator began to record them"]
         );
         list.since = None;
-        assert_eq!(
-            notes(&list),
-            ["no agent reports this node, so its changes are not recorded"]
-        );
+        assert_eq!(notes(&list), ["no agent reports this node, so its changes are not recorded"]);
     }
 }
