@@ -1,10 +1,11 @@
-//! Decisions about all nodes: counts, availability, matching, hardware profiles, prices, estimates, objectives, and who
+//! Decisions about all nodes: counts, changes, availability, matching, hardware profiles, prices, estimates, objectives, and who
 //! may see what. Pure functions.
 
 pub mod accelerator_resource;
 pub mod access;
 pub mod api;
 pub mod availability;
+pub mod changes;
 pub mod cluster;
 pub mod credential;
 pub mod estimate;

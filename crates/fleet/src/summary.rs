@@ -6,6 +6,7 @@
 
 mod counts;
 mod device;
+mod device_facts;
 mod device_use;
 mod devices;
 mod group;
@@ -25,6 +26,7 @@ mod usage_rank;
 
 pub use counts::{DeviceCounts, TypeCounts};
 pub use device::{DeviceHealth, DeviceSummary, HealthState, Occupancy, PartitionCounts};
+pub use device_facts::{DeviceFacts, DevicePlace};
 pub use device_use::DeviceUse;
 pub use group::NodeGroup;
 pub use layout::{LayoutSummary, StepCounts};
@@ -35,7 +37,7 @@ pub use octavo_model::sharing_mode::Sharing;
 pub use partitions::{PartitionUse, partitions_of};
 pub use problem::{LayoutProblem, NodeProblem};
 pub use report_rate::{MAX_REPORTED_TENANTS, MIN_REPORT_INTERVAL, ReportAction, ReportRate};
-pub use sharing::{SharingSummary, TimeSlicingExtent};
+pub use sharing::{Replicas, SharedUnits, SharingSummary, TimeSlicingExtent};
 pub use usage::{
     Alarm, MAX_ITEMS, MAX_MISSING, MAX_TENANT_ITEMS, MAX_USAGE_BYTES, alarms, usage_for_report,
 };

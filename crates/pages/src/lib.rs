@@ -1,4 +1,4 @@
-//! Web pages: the overview, the list of nodes, a node, availability, teams and profiles, and their components.
+//! Web pages: the overview, the list of nodes, a node, layouts, availability, teams and profiles, and their components.
 //!
 //! Pages are rendered on the server and work without JavaScript. With it, they update live: the script waits at
 //! `/live`, reloads the page and replaces what differs. Nothing is loaded from other origins, pages contain no inline
@@ -18,6 +18,7 @@ mod groups;
 mod health;
 mod history;
 mod layout;
+mod layouts;
 mod list;
 mod live;
 mod live_values;
@@ -28,12 +29,15 @@ mod overview;
 mod plan;
 mod profiles;
 mod prometheus;
+mod rollouts;
 mod rows;
 mod search;
 mod sharing;
 mod slice_diagram;
 mod slots;
 mod teams;
+mod timeline;
+mod topology;
 mod unknown_devices;
 mod vendor_devices;
 
@@ -87,6 +91,7 @@ pub fn router(availability: Counter) -> Router {
         .route("/nodes/", get(redirect_to_list))
         .route("/nodes.csv", get(nodes_csv::download))
         .route("/map", get(map::page))
+        .route("/layouts", get(layouts::show))
         .route("/search", get(search::page))
         .route("/availability", get(self::availability))
         .route("/teams", get(teams::show))

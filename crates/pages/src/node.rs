@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use askama::Template;
-use jiff::Timestamp;
 use octavo_files::config_files::LayoutFileSnapshot;
 use octavo_fleet::history::History;
 use octavo_fleet::summary::DeviceCounts;
@@ -15,9 +14,7 @@ use octavo_store::clock::{Clock, Moment};
 use octavo_store::fleet::Node;
 use octavo_toolkit::error::chain;
 
-use super::badges::{
-    Badge, count_noun, format_age, format_time, millis, node_state, printable, type_name,
-};
+use super::badges::{Badge, count_noun, format_age, format_time, node_state, printable, type_name};
 use super::bar::describe_counts;
 use super::card_lines::{Fact, known_facts};
 use super::device_card::DeviceCard;
@@ -27,6 +24,8 @@ use super::history::HistorySection;
 use super::layout::LayoutSection;
 use super::plan::LayoutPreview;
 use super::sharing::{SharingSection, device_usage};
+use super::timeline::Timeline;
+use super::topology::TopologySection;
 use super::unknown_devices::UnknownDevices;
 use super::vendor_devices::NeuronSection;
 
@@ -37,19 +36,13 @@ pub(super) struct NodePage {
     name: String,
     state: Badge,
     stale: bool,
-    has_agent: bool,
     summary: String,
     notices: Vec<Notice>,
     /// Problems, most severe first; `None` if the state is not known.
     problems: Option<Vec<Problem>>,
     facts: Vec<Fact>,
     boot_id: String,
-    age: String,
-    age_ms: u64,
-    confirmed: String,
-    changed: String,
-    /// Start of the agent that reports the node.
-    started: Option<String>,
+    timeline: Option<Timeline>,
     layout: Option<LayoutSection>,
     given: Option<SharingSection>,
     /// Usage that could not be read.
@@ -58,6 +51,7 @@ pub(super) struct NodePage {
     /// Neuron devices, if the driver is loaded.
     neuron: Option<NeuronSection>,
     history: Option<HistorySection>,
+    topology: Option<TopologySection>,
     /// Explanation of the instance IDs in the diagrams, if there are any.
     legend: Option<&'static str>,
     /// Devices that are unknown or were named manually.
@@ -123,13 +117,11 @@ pub(super) fn page(node: &Node, clock: &Clock, reader: PageParameters) -> NodePa
     });
     let devices: Vec<DeviceCard> = devices.collect();
     let labels = node.labels.iter();
-    let since = node.freshness.age(now);
     NodePage {
         frame: reader.frame,
         name: node.name.to_string(),
         state: node_state(node.state(now)),
         stale: node.freshness.is_stale(now),
-        has_agent: node.has_agent(),
         summary: summary(node, now),
         notices,
         // Nothing is known about a stale node.
@@ -138,11 +130,7 @@ pub(super) fn page(node: &Node, clock: &Clock, reader: PageParameters) -> NodePa
             .map(|inventory| problems(inventory, layout, sharing)),
         facts: facts(node, inventory),
         boot_id: printable(&node.run.boot_id),
-        age: format_age(since),
-        age_ms: millis(since),
-        confirmed: format_time(clock.wall(node.freshness.confirmed())),
-        changed: format_time(clock.wall(node.changed)),
-        started: started(node),
+        timeline: Timeline::new(node, clock, now),
         layout: layout.map(LayoutSection::of),
         given: sharing.map(SharingSection::of),
         missing: usage
@@ -153,6 +141,7 @@ pub(super) fn page(node: &Node, clock: &Clock, reader: PageParameters) -> NodePa
         devices,
         neuron: inventory.and_then(NeuronSection::of),
         history: HistorySection::of_node(&reader.history, &node.name, reader.prometheus.as_deref()),
+        topology: inventory.and_then(TopologySection::of),
         unknown: inventory.and_then(|all| UnknownDevices::new(&node.name, all)),
         what_if: inventory
             .map(|all| LayoutPreview::of(&reader.layouts, all, reader.layout.as_deref()))
@@ -160,12 +149,6 @@ pub(super) fn page(node: &Node, clock: &Clock, reader: PageParameters) -> NodePa
         labels: labels.map(|(key, value)| (key.to_owned(), value.to_owned())).collect(),
         origin: reader.origin,
     }
-}
-
-/// Time at which the agent started, by the clock of its node.
-fn started(node: &Node) -> Option<String> {
-    let micros = i64::try_from(node.run.epoch).ok().filter(|_| node.has_agent())?;
-    Timestamp::from_microsecond(micros).ok().map(format_time)
 }
 
 /// `8 devices: 2 in use, 6 free`.

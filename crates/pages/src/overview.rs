@@ -7,7 +7,6 @@ mod attention;
 mod capacity;
 pub(super) mod demand;
 mod health;
-mod rollout;
 
 use askama::Template;
 use axum::extract::State;
@@ -21,11 +20,11 @@ use self::attention::Attention;
 use self::capacity::CapacityRow;
 use self::demand::PendingPods;
 use self::health::{Figure, StateBar};
-use self::rollout::Rollouts;
 use super::badges::{format_age, millis, starting};
 use super::frame::Frame;
 use super::history::FleetTrend;
 use super::list::{self, EmptyFleet};
+use super::rollouts::{Rollouts, rollouts};
 use super::{PageState, html, origin, redirect_to_list};
 
 #[derive(Template)]
@@ -101,10 +100,10 @@ pub(super) fn page(
         age_ms: millis(age),
         stale: is_stale,
         pending: demand::pending(availability, counter.has_cluster(), visibility),
-        rollouts: rollout::rollouts(&fleet, now),
+        rollouts: rollouts(&fleet, now),
         origin: origin.to_owned(),
     }
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -158,6 +158,7 @@ mod tests {
 
     fn row(devices: &[(Occupancy, NodeState)], age: Duration) -> NodeRow {
         let device = |(occupancy, state): &(Occupancy, NodeState)| DeviceSummary {
+            facts: DeviceSummary::new(&octavo_model::examples::gpu(), &NvmlState::Loading).facts,
             type_name: None,
             is_manual_type: false,
             memory: None,

@@ -71,6 +71,7 @@ async fn every_response_has_the_security_headers() {
         ("/nodes?sort=nothing", StatusCode::BAD_REQUEST),
         ("/nodes?search=%ff", StatusCode::OK),
         ("/teams", StatusCode::OK),
+        ("/layouts", StatusCode::OK),
         ("/nodes/node-00000", StatusCode::OK),
         ("/nodes/NOT-A-NAME", StatusCode::NOT_FOUND),
         ("/profiles", StatusCode::OK),
@@ -107,7 +108,7 @@ async fn lists_show_a_notice_while_the_aggregator_is_starting() {
     let (progress, startup) = watch::channel(Some(now));
     let view = view.with_startup(startup);
     let notice = "The aggregator is starting: 4 of about 9 nodes have reported. The data shown is incomplete.";
-    for path in ["/", "/nodes", "/availability", "/teams"] {
+    for path in ["/", "/nodes", "/availability", "/teams", "/layouts"] {
         let page = text(get(&view, path).await).await;
         assert!(page.contains(notice), "{path}: {page}");
     }

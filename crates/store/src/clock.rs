@@ -40,6 +40,16 @@ impl Moment {
         Self(Duration::from_millis(millis))
     }
 
+    /// Moment at this time since the clock's start.
+    pub fn after_start(time: Duration) -> Self {
+        Self(time)
+    }
+
+    /// Time since the clock's start.
+    pub fn since_start(self) -> Duration {
+        self.0
+    }
+
     /// Milliseconds since the clock's start.
     pub fn as_millis(self) -> u64 {
         u64::try_from(self.0.as_millis()).unwrap_or(u64::MAX)

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use octavo_fleet::changes::{AgentRun, Change, ChangeLog, Report};
 use octavo_fleet::history::DeviceSample;
 use octavo_fleet::summary::{
     DeviceCounts, DeviceSummary, LayoutSummary, NodeProblem, NodeState, NodeSummary,
@@ -60,6 +61,8 @@ pub struct Node {
     pub usage: UsageRank,
     /// Samples of the devices for the history.
     pub samples: Arc<[DeviceSample]>,
+    /// Latest changes of the node.
+    pub changes: Arc<ChangeLog>,
     /// Whether the agent is connected.
     pub connected: bool,
     /// Time of the last change of the status.
@@ -208,6 +211,7 @@ impl Node {
             usage: status.usage,
             samples: status.samples,
             devices: status.devices,
+            changes: Arc::new(ChangeLog::new(freshness.confirmed().since_start())),
             connected: true,
             changed: freshness.confirmed(),
             freshness,
@@ -232,9 +236,34 @@ impl Node {
             summary,
             usage: UsageRank::default(),
             samples: Arc::default(),
+            changes: Arc::default(),
             connected: false,
             changed: freshness.confirmed(),
             freshness,
+        }
+    }
+
+    /// Replaces the record of the latest changes.
+    #[must_use]
+    pub fn with_changes(self, changes: Arc<ChangeLog>) -> Self {
+        Self { changes, ..self }
+    }
+
+    /// The record of the latest changes with these, observed at `now`.
+    pub fn changes_with(&self, changes: Vec<Change>, now: Moment) -> Arc<ChangeLog> {
+        if changes.is_empty() {
+            return Arc::clone(&self.changes);
+        }
+        Arc::new(self.changes.with(changes, now.since_start()))
+    }
+
+    /// The report of the agent, for comparison with earlier ones.
+    pub fn report(&self) -> Report<'_> {
+        let Run { epoch, boot_id } = &self.run;
+        Report {
+            agent: AgentRun { boot_id, epoch: *epoch, version: &self.agent_version },
+            summary: &self.summary,
+            devices: &self.devices,
         }
     }
 

@@ -15,6 +15,7 @@ use std::collections::{BTreeMap, BTreeSet, btree_map};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use octavo_fleet::changes::Baseline;
 use octavo_model::id::NodeName;
 use octavo_stream::messages::{MAX_PARTS, MAX_STATUS_BYTES};
 use octavo_stream::protocol::{
@@ -72,6 +73,8 @@ struct AgentEntry {
     agent_version: String,
     /// Freshness of the node; `None` before its first status.
     freshness: Option<Freshness>,
+    /// Last known values, for the record of changes.
+    baseline: Baseline,
     /// Time of the last message of any kind.
     last_message: Moment,
     stream: Option<ReportStream>,
@@ -285,6 +288,7 @@ impl Store {
                     receiver,
                     agent_version: String::new(),
                     freshness: None,
+                    baseline: Baseline::default(),
                     last_message: now,
                     stream: None,
                 });
@@ -340,6 +344,12 @@ impl Store {
             agent_version: entry.agent_version.clone(),
         };
         let node = Node::new(origin, parts, summary, freshness);
+        let mut changes = entry.baseline.set_connection(true, false);
+        changes.extend(entry.baseline.update(&node.report()));
+        let node = match self.fleet.nodes.get(name) {
+            None => node,
+            Some(known) => node.with_changes(known.changes_with(changes, now)),
+        };
         self.fleet.nodes.insert(Arc::new(node));
         self.changed(now);
         Ok(answer)
@@ -368,7 +378,9 @@ impl Store {
         if node.connected == connected && node.freshness.found_stale() == stale {
             return;
         }
-        let node = Node { connected, freshness: freshness.clone(), ..Node::clone(node) };
+        let changes = entry.baseline.set_connection(connected, stale);
+        let changes = node.changes_with(changes, now);
+        let node = Node { connected, freshness: freshness.clone(), changes, ..Node::clone(node) };
         self.fleet.nodes.insert(Arc::new(node));
         self.changed(now);
     }

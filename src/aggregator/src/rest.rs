@@ -6,6 +6,7 @@
 
 pub mod availability;
 mod body;
+mod changes;
 mod creation;
 mod estimates;
 mod events;
@@ -89,6 +90,7 @@ pub fn router(context: ApiContext) -> Router {
     let (router, mut document) = OpenApiRouter::with_openapi(openapi::Document::openapi())
         .routes(routes!(nodes::list))
         .routes(routes!(nodes::get))
+        .routes(routes!(changes::changes))
         .routes(routes!(plans::layouts))
         .routes(routes!(plans::plan))
         .routes(routes!(nodes::types))

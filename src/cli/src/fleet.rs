@@ -6,12 +6,14 @@
 //! types.rs         one row per type, then the nodes with its devices
 //! availability.rs  availability of each type
 //! node.rs          one node, as `octavo inspect` shows a machine
+//! changes.rs       latest changes of a node
 //! format.rs        common format of states, ages and amounts
 //! absent_types.rs  requested types that the fleet does not have
 //! ```
 
 pub(super) mod absent_types;
 mod availability;
+mod changes;
 #[cfg(test)]
 mod consistency;
 pub(super) mod format;
@@ -24,6 +26,7 @@ use std::num::NonZeroUsize;
 use octavo_client::{Client, RequestPath, segment};
 use octavo_fleet::api::{NodeDetail, NodeList, NodeRow, TypeList, TypeRow};
 use octavo_fleet::availability::AvailabilityList;
+use octavo_fleet::changes::document::ChangeList;
 use octavo_fleet::summary::NodeState;
 
 use super::error::brief;
@@ -154,7 +157,15 @@ async fn visible_nodes(client: &Client) -> Result<Option<Vec<NodeRow>>, CliError
 /// Runs `octavo node`.
 pub(super) async fn node(settings: &NodeSettings, colors: Colors) -> Result<Report, CliError> {
     let client = Client::connect(&settings.server).await?;
-    let target = RequestPath::new(&format!("/api/v1/nodes/{}", segment(&settings.name)));
+    let path = format!("/api/v1/nodes/{}", segment(&settings.name));
+    if settings.changes {
+        let list: ChangeList = client.get(&RequestPath::new(&format!("{path}/changes"))).await?;
+        let text = || changes::table(&list, settings.output, colors);
+        let names = [list.node.as_str()];
+        let output = render(settings.output.format, &list, names, text)?;
+        return Ok(Report::with_notes(output, &changes::notes(&list), Exit::Done));
+    }
+    let target = RequestPath::new(&path);
     let detail: NodeDetail = client.get(&target).await?;
     let printed = settings.output;
     let text = || node::text(&detail, printed, colors);

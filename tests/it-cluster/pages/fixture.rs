@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use octavo_access::guard::Guard;
 use octavo_aggregator::access::guarded;
+use octavo_fleet::changes::Baseline;
 use octavo_fleet::cluster::ClusterSnapshot;
 use octavo_fleet::hardware_profile::{HardwareProfile, ProfileKind};
 use octavo_fleet::summary::{SharingSummary, UsageRank};
@@ -209,8 +210,19 @@ impl Site {
         self.insert(node);
     }
 
+    /// Inserts a node with the record of its changes, as the aggregator does.
     fn insert(&self, node: Node) {
+        let now = self.clock.now();
         self.fleet.send_modify(|fleet| {
+            let node = match fleet.nodes.get(&node.name) {
+                None => node,
+                Some(known) => {
+                    let mut baseline = Baseline::default();
+                    baseline.update(&known.report());
+                    let changes = baseline.update(&node.report());
+                    node.with_changes(known.changes_with(changes, now))
+                }
+            };
             fleet.revision += 1;
             fleet.nodes.insert(Arc::new(node));
         });

@@ -42,6 +42,7 @@ async fn axe_reports_no_issue_on_any_page_in_either_theme() {
             "/map?by=memory&group=type",
             "/map?cells=node",
             "/map?view=table",
+            "/layouts",
             "/search?q=a100",
             "/search?q=nothing-like-it",
             "/teams",
@@ -75,7 +76,7 @@ async fn axe_reports_no_issue_on_any_page_in_either_theme() {
     .await;
     let empty = Site::empty();
     browse(&empty.url, Start::default(), async |page| {
-        for path in ["/", "/nodes", "/availability", "/teams"] {
+        for path in ["/", "/nodes", "/availability", "/teams", "/layouts"] {
             check(&page, path).await;
         }
     })
@@ -96,6 +97,7 @@ async fn narrow_page_scrolls_in_one_direction_only() {
             "/map",
             "/map?by=utilization&group=type",
             "/map?view=table",
+            "/layouts",
             "/search?q=GPU-",
             "/search?q=a100",
             "/teams",

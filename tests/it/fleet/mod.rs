@@ -2,6 +2,7 @@
 //!
 //! Nothing sleeps. A test waits for a line in a log, or queries the API again after each event of its stream.
 
+mod changes;
 mod hostile;
 pub(crate) mod layout;
 mod many;

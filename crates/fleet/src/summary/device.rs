@@ -1,5 +1,7 @@
 //! Summary of one device for the fleet.
 
+use std::sync::Arc;
+
 use octavo_model::id::TypeName;
 use octavo_model::inventory::{
     Amd, Condition, Device, DeviceProcesses, DeviceState, Issue, Mig, MigState, NeuronState,
@@ -11,6 +13,7 @@ use octavo_model::tone::Tone;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::device_facts::DeviceFacts;
 use super::device_use::DeviceUse;
 use super::instance_use::instances;
 use super::node_state::NodeState;
@@ -18,6 +21,8 @@ use super::node_state::NodeState;
 /// Summary of one device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeviceSummary {
+    /// Identity and partitions, shared by summaries of the same report.
+    pub facts: Arc<DeviceFacts>,
     /// Its type, if known.
     pub type_name: Option<TypeName>,
     /// True if the type was set manually.
@@ -92,7 +97,11 @@ impl DeviceSummary {
     /// Summarizes `device` on a node whose NVML is in this state.
     pub fn new(device: &Device, nvml: &NvmlState) -> Self {
         let state = device.state(nvml);
+        let facts = DeviceFacts::new(device);
+        let worst_issue =
+            (state != DeviceState::Ok).then(|| most_severe(&facts.name, device.issues())).flatten();
         Self {
+            facts: Arc::new(facts),
             type_name: device.identity.type_name().cloned(),
             is_manual_type: device.identity.is_manual(),
             memory: device.memory,
@@ -100,7 +109,7 @@ impl DeviceSummary {
             node_state: node_state(state),
             occupancy: occupancy(device, state),
             sharing: sharing_mode(device),
-            worst_issue: (state != DeviceState::Ok).then(|| most_severe_issue(device)).flatten(),
+            worst_issue,
         }
     }
 }
@@ -164,14 +173,6 @@ fn sharing_mode(device: &Device) -> Option<Sharing> {
         (false, true) => Some(Sharing::Mig),
         (false, false) => Some(Sharing::Exclusive),
     }
-}
-
-fn most_severe_issue(device: &Device) -> Option<String> {
-    let which = match device.index {
-        Some(index) => format!("GPU {index}"),
-        None => device.pci.to_string(),
-    };
-    most_severe(&which, device.issues())
 }
 
 /// First of the most severe issues, prefixed with the device name.

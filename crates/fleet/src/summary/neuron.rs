@@ -4,6 +4,8 @@
 //! only counts, so the functions bound to the driver are paired with the driver's devices in order. A bound function
 //! without a device is unusable; a device without a function counts nevertheless.
 
+use std::sync::Arc;
+
 use octavo_model::accelerators;
 use octavo_model::inventory::{Device, DeviceState, Inventory, Neuron, NeuronDevice, Severity};
 use octavo_model::quantity::Mebibytes;
@@ -11,12 +13,16 @@ use octavo_model::sharing_mode::Sharing;
 use octavo_model::tone::Tone;
 
 use super::device::{DeviceHealth, DeviceSummary, HealthState, Occupancy, most_severe};
+use super::device_facts::DeviceFacts;
 use super::node_state::NodeState;
 
 /// Function combined with one of the driver's devices.
 pub(super) fn with_driver_data(function: DeviceSummary, chip: &NeuronDevice) -> DeviceSummary {
     let of_chip = from_driver_only(chip);
+    // The function exists before the driver is loaded.
+    let place = function.facts.place;
     DeviceSummary {
+        facts: Arc::new(DeviceFacts { place, ..DeviceFacts::of_neuron(chip) }),
         type_name: function.type_name.or(of_chip.type_name),
         is_manual_type: function.is_manual_type,
         ..of_chip
@@ -28,10 +34,10 @@ pub(super) fn from_driver_only(chip: &NeuronDevice) -> DeviceSummary {
     let name = chip.device_name.as_deref();
     let facts = name.and_then(accelerators::neuron_chip);
     let state = chip.state();
-    let worst_issue = state
-        .severity()
-        .and_then(|_| most_severe(&format!("Neuron {}", chip.number), chip.issues()));
+    let own = DeviceFacts::of_neuron(chip);
+    let worst_issue = state.severity().and_then(|_| most_severe(&own.name, chip.issues()));
     DeviceSummary {
+        facts: Arc::new(own),
         type_name: facts.and_then(|facts| facts.type_name.parse().ok()),
         is_manual_type: false,
         memory: name.and_then(accelerators::neuron_memory),

@@ -24,6 +24,10 @@ pub struct NodeSummary {
     pub state: NodeState,
     /// Reason for the state, for users; it can contain driver messages.
     pub reason: Option<String>,
+    /// State of NVML, with the version of NVIDIA's driver.
+    pub nvml: NvmlState,
+    /// Version of the Neuron driver, if it is loaded.
+    pub neuron_driver: Option<String>,
     /// Layout status; `None` if no layout covers its devices.
     pub layout: Option<LayoutSummary>,
     /// Status of the allocation of devices to pods; `None` if not reported.
@@ -53,6 +57,8 @@ impl NodeSummary {
             sharing: sharing(devices),
             state,
             reason,
+            nvml: nvml.clone(),
+            neuron_driver: None,
             layout,
             sharing_status: None,
             neuron_problems: Vec::new(),
@@ -92,9 +98,10 @@ impl NodeSummary {
         self
     }
 
-    /// Adds problems of the Neuron driver that do not concern a single device.
+    /// Adds the version of the Neuron driver, and its problems that do not concern a single device.
     #[must_use]
     pub fn with_neuron(mut self, neuron: Option<&Neuron>) -> Self {
+        self.neuron_driver = neuron.and_then(|neuron| neuron.driver_version.clone());
         let problems = neuron.into_iter().flat_map(|neuron| &neuron.problems);
         let problems = problems
             .map(|problem| truncated(&format!("Neuron: {}: {}", problem.source, problem.error)));

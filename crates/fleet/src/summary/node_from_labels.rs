@@ -1,6 +1,7 @@
 //! Summary of a node without an agent, from the labels of its Node object.
 
 use octavo_model::accelerators::Catalog;
+use octavo_model::inventory::NvmlState;
 use octavo_model::quantity::Mebibytes;
 use octavo_model::sharing_mode::Sharing;
 
@@ -53,6 +54,8 @@ impl NodeSummary {
             sharing: sharing(node),
             state: NodeState::NoAgent,
             reason: Some(reason(found.source)),
+            nvml: NvmlState::default(),
+            neuron_driver: None,
             layout: None,
             sharing_status: None,
             neuron_problems: Vec::new(),

@@ -247,6 +247,7 @@ fn summaries() -> impl Strategy<Value = Vec<DeviceSummary>> {
         prop::option::of(prop::sample::select(vec!["nvidia-l4-24gb", "aws-trainium-32gb", "b"]));
     let one = (name, prop::option::of(1_u64..9), occupancy());
     let one = one.prop_map(|(name, memory, occupancy)| DeviceSummary {
+        facts: DeviceSummary::new(&octavo_model::examples::gpu(), &NvmlState::Loading).facts,
         sharing: None,
         worst_issue: None,
         is_manual_type: name.is_some_and(|name| name.len() % 2 == 0),

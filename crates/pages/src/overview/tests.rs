@@ -35,14 +35,15 @@ use tokio::time::Instant;
 use tower::ServiceExt;
 
 use super::attention::MAX_LINES;
-use super::{capacity, demand, health, rollout};
+use super::{capacity, demand, health};
+use crate::rollouts::rollouts;
 use crate::tests::{get, text};
 
 const H200: &str = "nvidia-h200-141gb";
 const PARTITION: &str = "nvidia.com/mig-1g.18gb";
 
 /// Device of a known type, whole and idle.
-fn device(index: u8) -> Device {
+pub(crate) fn device(index: u8) -> Device {
     let mut device = gpu();
     device.index = Some(index.into());
     device.pci = PciAddress::new(0, index, 0, 0).unwrap();
@@ -52,7 +53,7 @@ fn device(index: u8) -> Device {
     device
 }
 
-fn inventory(devices: Vec<Device>) -> Inventory {
+pub(crate) fn inventory(devices: Vec<Device>) -> Inventory {
     Inventory { devices, ..Inventory::default() }
 }
 
@@ -61,7 +62,7 @@ fn failing(mut device: Device) -> Device {
     device
 }
 
-fn blocked(message: &str) -> NodeLayoutStatus {
+pub(crate) fn blocked(message: &str) -> NodeLayoutStatus {
     let device = |number: u8, reason: Reason, message: &str| DeviceLayoutStatus {
         message: message.to_owned(),
         ..DeviceLayoutStatus::new(
@@ -82,7 +83,7 @@ fn blocked(message: &str) -> NodeLayoutStatus {
     }
 }
 
-fn node(
+pub(crate) fn node(
     name: &str,
     inventory: &Inventory,
     layout: Option<&NodeLayoutStatus>,
@@ -98,7 +99,7 @@ fn node(
 }
 
 /// Fleet of nodes, each with a different problem or none.
-fn fleet(nodes: usize, clock: Clock) -> Fleet {
+pub(crate) fn fleet(nodes: usize, clock: Clock) -> Fleet {
     let mut fleet = Fleet::default();
     let now = clock.now();
     for number in 0..nodes {
@@ -136,7 +137,7 @@ fn fleet(nodes: usize, clock: Clock) -> Fleet {
     fleet
 }
 
-fn view_of(fleet: Fleet, clock: Clock) -> (watch::Sender<Fleet>, FleetView) {
+pub(crate) fn view_of(fleet: Fleet, clock: Clock) -> (watch::Sender<Fleet>, FleetView) {
     let (sender, receiver) = watch::channel(fleet);
     (sender, FleetView::new(receiver, clock))
 }
@@ -461,7 +462,7 @@ fn unnamed_and_many_layouts_are_counted() {
     let invalid =
         NodeLayoutStatus { notice: Some("invalid file".to_owned()), ..NodeLayoutStatus::default() };
     fleet.nodes.insert(Arc::new(node("invalid", &healthy, Some(&invalid), fresh.clone())));
-    let found = rollout::rollouts(&fleet, clock.now());
+    let found = rollouts(&fleet, clock.now());
     assert_eq!((found.nodes, found.unnamed, found.layouts.len()), (1, 1, 0));
     for number in 0..23 {
         let layout = NodeLayoutStatus {
@@ -471,7 +472,7 @@ fn unnamed_and_many_layouts_are_counted() {
         let name = format!("node-{number}");
         fleet.nodes.insert(Arc::new(node(&name, &healthy, Some(&layout), fresh.clone())));
     }
-    let found = rollout::rollouts(&fleet, clock.now());
+    let found = rollouts(&fleet, clock.now());
     assert_eq!((found.layouts.len(), found.more_layouts), (20, 3));
     assert_eq!(found.layouts[0].words, "applied on 0 of 1 node");
     assert_eq!((found.rows.len(), found.more), (20, 3));
@@ -481,7 +482,7 @@ fn unnamed_and_many_layouts_are_counted() {
 async fn linked_list_has_the_nodes_whose_layout_is_in_progress() {
     let clock = Clock::start();
     let fleet = fleet(200, clock);
-    let found = rollout::rollouts(&fleet, clock.now());
+    let found = rollouts(&fleet, clock.now());
     let (_fleet, view) = view_of(fleet, clock);
     let list = text(get(&view, &found.href).await).await;
     assert_eq!(list.matches(" data-row ").count(), found.rows.len() + found.more, "{}", found.href);

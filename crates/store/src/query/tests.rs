@@ -7,7 +7,7 @@ use octavo_fleet::summary::{
     PartitionCounts,
 };
 use octavo_model::id::NodeName;
-use octavo_model::inventory::Inventory;
+use octavo_model::inventory::{Inventory, NvmlState};
 use octavo_model::quantity::Mebibytes;
 use octavo_model::reported::Reported;
 use octavo_stream::protocol::{Parts, Run};
@@ -31,6 +31,7 @@ fn device() -> impl Strategy<Value = DeviceSummary> {
     let state = prop::sample::select(vec![NodeState::Ok, NodeState::Degraded]);
     (name, prop::option::of(1_u64..3), state, occupancy).prop_map(
         |(name, memory, node_state, occupancy)| DeviceSummary {
+            facts: DeviceSummary::new(&octavo_model::examples::gpu(), &NvmlState::Loading).facts,
             sharing: None,
             worst_issue: None,
             is_manual_type: false,

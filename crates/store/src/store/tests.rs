@@ -5,8 +5,9 @@ mod model;
 
 use jiff::Timestamp;
 use octavo_fleet::history::{History, Metric, Span, Step};
-use octavo_model::inventory::{Inventory, NvmlState};
+use octavo_model::inventory::{Driver, Inventory, NvmlState};
 use octavo_model::reading::Percent;
+use octavo_node::label_set::LabelSet;
 use octavo_node::sharing::usage::{DeviceUsage, Usage};
 use octavo_stream::messages::{encode_from_agent, parse_from_agent};
 use octavo_stream::protocol::{Change, Content, FromAgent, PartKey, Run, Sender};
@@ -379,6 +380,52 @@ async fn superseded_stream_is_closed_after_a_timeout() {
     assert_eq!(world.store.closing.len(), 0);
     timeout(Duration::ZERO, older.peer.ended()).await.unwrap();
     assert!(timeout(Duration::ZERO, newer.peer.ended()).await.is_err());
+}
+
+#[test]
+fn changes_of_a_node_are_recorded_until_it_is_forgotten() {
+    let lines = |node: &Node| -> Vec<String> {
+        node.changes.newest().map(|entry| entry.change.summary()).collect()
+    };
+    let mut world = World::new(9);
+    let mut agent = synced_agent(&mut world, "n");
+    let first = world.node("n").unwrap();
+    assert_eq!(lines(&first), [""; 0]);
+    world.pass(1000);
+    let message = agent.sender.set_status(parts(2)).unwrap();
+    world.exchange_messages(&mut agent, message).unwrap();
+    let node = world.node("n").unwrap();
+    assert!(Arc::ptr_eq(&first.changes, &node.changes), "the text of a reason is no change");
+    let driver = parts_with_driver();
+    let message = agent.sender.set_status(driver).unwrap();
+    world.exchange_messages(&mut agent, message).unwrap();
+    world.pass(1000);
+    world.disconnect(&mut agent);
+    let node = world.node("n").unwrap();
+    let expected =
+        ["Agent: connected -> disconnected", "NVML: absent -> ready", "NVIDIA driver: 570.133.20"];
+    assert_eq!(lines(&node), expected);
+    let newest = node.changes.newest().next().unwrap();
+    assert_eq!((newest.last, newest.count), (Duration::from_secs(2), 1));
+    world.pass(20_000);
+    world.store.sweep(world.now);
+    assert_eq!(lines(&world.node("n").unwrap())[0], "Reports: current -> stale");
+    world.connect(&mut agent).unwrap();
+    let back = lines(&world.node("n").unwrap());
+    assert_eq!(back[..2], ["Reports: stale -> current", "Agent: disconnected -> connected"]);
+    world.disconnect(&mut agent);
+    world.pass(200_000);
+    world.store.sweep(world.now);
+    assert!(world.node("n").is_none());
+    world.connect(&mut agent).unwrap();
+    assert_eq!(lines(&world.node("n").unwrap()), [""; 0]);
+}
+
+/// The parts of a node whose driver answers.
+fn parts_with_driver() -> Parts {
+    let driver = Driver { version: "570.133.20".parse().unwrap(), cuda: None };
+    let inventory = Inventory { nvml: NvmlState::Ready(driver), ..Inventory::default() };
+    status::encode(&inventory, &LabelSet::default(), None)
 }
 
 #[test]

@@ -5,6 +5,7 @@ use octavo_fleet::access::VisibleTypes;
 use octavo_fleet::api::{
     LayoutName, LayoutNames, NodeDetail, NodeRow, NodeType, TypeList, TypeRow,
 };
+use octavo_fleet::changes::document::{ChangeList, ChangeRow};
 use octavo_model::API_VERSION;
 use octavo_store::clock::{Clock, Moment};
 use octavo_store::fleet::{Fleet, Node, TypeTotals};
@@ -48,6 +49,25 @@ pub fn detail(node: &Node, status: NodeStatus, clock: &Clock, now: Moment) -> No
         sharing_status: status.sharing.clone().map(Box::new),
         usage: status.usage.clone().map(Box::new),
         inventory: status.inventory,
+    }
+}
+
+/// Converts the recorded changes of `node`.
+pub fn changes(node: &Node, clock: &Clock) -> ChangeList {
+    let time = |time| clock.wall(Moment::after_start(time)).to_string();
+    let items = node.changes.newest().map(|entry| ChangeRow {
+        time: time(entry.last),
+        first_time: time(entry.first),
+        count: entry.count,
+        change: entry.change.clone(),
+    });
+    ChangeList {
+        api_version: API_VERSION.to_owned(),
+        kind: "ChangeList".to_owned(),
+        node: node.name.as_str().to_owned(),
+        since: node.has_agent().then(|| time(node.changes.since())),
+        dropped: node.changes.dropped(),
+        items: items.collect(),
     }
 }
 

@@ -90,6 +90,10 @@ pub struct NodeSettings {
     #[arg(value_name = "NAME")]
     pub name: String,
 
+    /// Print the latest changes of the node instead of its state
+    #[arg(long)]
+    pub changes: bool,
+
     /// Output format.
     #[command(flatten)]
     pub output: OutputOptions,

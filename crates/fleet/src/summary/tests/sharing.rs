@@ -170,6 +170,7 @@ fn time_slicing_is_reported_once_applied() {
     };
     let node = |is_there: bool| {
         let device = DeviceSummary {
+            facts: DeviceSummary::new(&octavo_model::examples::gpu(), &NvmlState::Loading).facts,
             health: DeviceHealth::OK,
             node_state: NodeState::Ok,
             occupancy: Occupancy::Free,

@@ -1,4 +1,6 @@
-//! Layouts that are being rolled out: their nodes by state, and the nodes that are changed or drained.
+//! Layouts that nodes want: their nodes by state, and the nodes that are changed or drained.
+//!
+//! The overview shows the layouts that are not applied to all of their nodes, and the page of layouts shows all.
 
 use std::collections::BTreeMap;
 
@@ -10,10 +12,10 @@ use octavo_planner::reconcile::ApplyState;
 use octavo_store::clock::Moment;
 use octavo_store::fleet::{Fleet, Node};
 
-use crate::address::{LIST, encoded};
-use crate::badges::{TextPart, count_noun, printable, text_parts};
-use crate::bar::{Bar, LegendEntry};
-use crate::layout::StateBadge;
+use super::address::{LIST, encoded};
+use super::badges::{TextPart, count_noun, printable, text_parts};
+use super::bar::{Bar, LegendEntry};
+use super::layout::StateBadge;
 
 /// Maximum number of nodes that are listed.
 const MAX_ROWS: usize = 20;
@@ -63,7 +65,7 @@ pub(super) struct ChangingNode {
 
 /// Number of nodes of a layout by their progress.
 #[derive(Debug, Clone, Copy, Default)]
-struct Counts {
+pub(super) struct Counts {
     applied: u32,
     changing: u32,
     waiting: u32,
@@ -73,23 +75,20 @@ struct Counts {
 /// Collects the layouts of the nodes that report.
 pub(super) fn rollouts(fleet: &Fleet, now: Moment) -> Rollouts {
     let (mut nodes, mut unnamed) = (0_usize, 0_usize);
-    let mut layouts: BTreeMap<&str, Counts> = BTreeMap::new();
     let mut changing: Vec<(&Node, &LayoutSummary)> = Vec::new();
-    for node in fleet.nodes.iter().filter(|node| !node.freshness.is_stale(now)) {
-        let Some(layout) = &node.summary.layout else { continue };
+    for (node, layout) in nodes_with_layout(fleet, now) {
         nodes = nodes.saturating_add(1);
-        if let Some(name) = layout.name.as_deref() {
-            layouts.entry(name).or_default().add(layout);
-        } else if layout.needs_attention() {
+        if layout.name.is_none() && layout.needs_attention() {
             unnamed = unnamed.saturating_add(1);
         }
         if is_in_progress(layout) {
             changing.push((node, layout));
         }
     }
-    let unfinished = layouts.into_iter().filter(|(_, counts)| counts.is_unfinished());
+    let layouts = nodes_by_layout(fleet, now);
+    let unfinished = layouts.iter().filter(|(_, nodes)| nodes.counts.is_unfinished());
     let mut layouts: Vec<Rollout> =
-        unfinished.map(|(name, counts)| rollout(name, counts)).collect();
+        unfinished.map(|(name, nodes)| rollout(name, nodes.counts)).collect();
     let more_layouts = layouts.len().saturating_sub(MAX_LAYOUTS);
     layouts.truncate(MAX_LAYOUTS);
     Rollouts {
@@ -103,6 +102,45 @@ pub(super) fn rollouts(fleet: &Fleet, now: Moment) -> Rollouts {
     }
 }
 
+/// Nodes that want the same layout.
+#[derive(Debug, Default)]
+pub(super) struct LayoutNodes<'f> {
+    pub(super) counts: Counts,
+    /// Number of nodes in each state; `None` if no device of the node is covered.
+    pub(super) states: BTreeMap<Option<Reported<Reason>>, u32>,
+    /// Number of nodes on which a user selected the layout manually.
+    pub(super) manual: u32,
+    /// All nodes, those that need attention first, then those that do not have the layout yet, then by name.
+    pub(super) nodes: Vec<(&'f Node, &'f LayoutSummary)>,
+}
+
+/// Nodes that report a layout.
+fn nodes_with_layout(fleet: &Fleet, now: Moment) -> impl Iterator<Item = (&Node, &LayoutSummary)> {
+    let nodes = fleet.nodes.iter().filter(move |node| !node.freshness.is_stale(now));
+    nodes.filter_map(|node| Some((node.as_ref(), node.summary.layout.as_ref()?)))
+}
+
+/// Nodes that report a layout, by its name.
+pub(super) fn nodes_by_layout(fleet: &Fleet, now: Moment) -> BTreeMap<&str, LayoutNodes<'_>> {
+    let mut layouts: BTreeMap<&str, LayoutNodes<'_>> = BTreeMap::new();
+    for (node, layout) in nodes_with_layout(fleet, now) {
+        let Some(name) = layout.name.as_deref() else { continue };
+        let of_name = layouts.entry(name).or_default();
+        of_name.counts.add(layout);
+        let count = of_name.states.entry(layout.state.clone()).or_default();
+        *count = count.saturating_add(1);
+        of_name.manual = of_name.manual.saturating_add(layout.is_manual.into());
+        of_name.nodes.push((node, layout));
+    }
+    for layout in layouts.values_mut() {
+        layout.nodes.sort_by_key(|(_, layout)| {
+            let is_applied = layout.state.as_ref().is_some_and(|state| *state == Reason::Applied);
+            (!layout.needs_attention(), is_applied)
+        });
+    }
+    layouts
+}
+
 /// Returns `true` if the layout is being applied or waits to be applied, as in [`in_progress_list`].
 fn is_in_progress(layout: &LayoutSummary) -> bool {
     let state = layout.state.as_ref().and_then(Reported::known);
@@ -112,9 +150,14 @@ fn is_in_progress(layout: &LayoutSummary) -> bool {
 /// Address of the list of the nodes whose layout is in progress, without stale ones.
 fn in_progress_list() -> String {
     let layout_states = IN_PROGRESS.map(Reason::as_str).join(",");
+    format!("{LIST}?layoutState={layout_states}&state={}", current_states())
+}
+
+/// Values of the parameter `state` for nodes that are not stale.
+pub(super) fn current_states() -> String {
     let states = NodeState::ALL.into_iter().filter(|state| *state != NodeState::Stale);
     let states: Vec<&str> = states.map(NodeState::as_str).collect();
-    format!("{LIST}?layoutState={layout_states}&state={}", states.join(","))
+    states.join(",")
 }
 
 impl Counts {
@@ -132,8 +175,14 @@ impl Counts {
         *count = count.saturating_add(1);
     }
 
-    fn is_unfinished(self) -> bool {
+    /// Returns whether a node does not have the layout.
+    pub(super) fn is_unfinished(self) -> bool {
         self.changing > 0 || self.waiting > 0 || self.troubled > 0
+    }
+
+    /// Returns whether a node needs attention.
+    pub(super) fn is_troubled(self) -> bool {
+        self.troubled > 0
     }
 
     fn legend(self) -> Vec<LegendEntry> {
@@ -148,7 +197,8 @@ impl Counts {
     }
 }
 
-fn rollout(name: &str, counts: Counts) -> Rollout {
+/// Nodes of a layout as a bar.
+pub(super) fn rollout(name: &str, counts: Counts) -> Rollout {
     let legend = counts.legend();
     let all = legend.iter().fold(0_u32, |sum, entry| sum.saturating_add(entry.count));
     let all = count_noun(usize::try_from(all).unwrap_or(usize::MAX), "node", "nodes");
@@ -162,6 +212,17 @@ fn rollout(name: &str, counts: Counts) -> Rollout {
 }
 
 fn row(node: &Node, layout: &LayoutSummary) -> ChangingNode {
+    ChangingNode {
+        name: node.name.to_string(),
+        layout: layout.name.as_deref().map_or_else(|| "none".to_owned(), printable),
+        badge: layout.state.as_ref().map(StateBadge::of),
+        progress: layout.progress,
+        waits: obstacle(layout),
+    }
+}
+
+/// What a layout waits for, or why it is not applied; empty if it is.
+pub(super) fn obstacle(layout: &LayoutSummary) -> Vec<TextPart> {
     // The complete text names all blockers.
     let drain = layout.problems.iter().find(|problem| problem.is_drain());
     let drain = drain.map(|problem: &LayoutProblem| problem.message.as_str());
@@ -169,13 +230,7 @@ fn row(node: &Node, layout: &LayoutSummary) -> ChangingNode {
     let waits = drain.or_else(|| {
         let is_waiting =
             layout.state.as_ref().is_some_and(|state| ApplyState::tone(state) != Tone::Good);
-        layout.message.as_deref().filter(|_| is_waiting)
+        layout.message.as_deref().filter(|_| is_waiting || layout.state.is_none())
     });
-    ChangingNode {
-        name: node.name.to_string(),
-        layout: layout.name.as_deref().map_or_else(|| "none".to_owned(), printable),
-        badge: layout.state.as_ref().map(StateBadge::of),
-        progress: layout.progress,
-        waits: text_parts(&printable(waits.unwrap_or_default())),
-    }
+    text_parts(&printable(waits.unwrap_or_default()))
 }

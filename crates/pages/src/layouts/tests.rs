@@ -1,0 +1,100 @@
+use octavo_fleet::changes::Baseline;
+use octavo_planner::reconcile::NodeLayoutStatus;
+use octavo_store::fleet::Freshness;
+
+use super::*;
+use crate::overview::tests::{blocked, device, fleet, inventory, node, view_of};
+use crate::tests::{get, text};
+
+/// Status of a layout in this state on all devices.
+fn layout(name: &str, state: Reason) -> NodeLayoutStatus {
+    NodeLayoutStatus {
+        layout: Some(name.to_owned()),
+        state: Some(state.into()),
+        ..NodeLayoutStatus::default()
+    }
+}
+
+/// Inserts nodes with these layouts.
+fn insert(fleet: &mut Fleet, clock: Clock, nodes: &[(&str, NodeLayoutStatus)]) {
+    let fresh = Freshness::new(clock.now(), Duration::from_hours(1));
+    for (name, layout) in nodes {
+        let node = node(name, &inventory(vec![device(0)]), Some(layout), fresh.clone());
+        fleet.nodes.insert(std::sync::Arc::new(node));
+    }
+}
+
+#[tokio::test]
+async fn each_layout_has_a_row_with_its_nodes_by_state_and_the_first_problem() {
+    let clock = Clock::start();
+    let mut fleet = fleet(64, clock);
+    let manual = NodeLayoutStatus { is_manual: true, ..layout("training", Reason::Pending) };
+    insert(
+        &mut fleet,
+        clock,
+        &[
+            ("a", layout("batch", Reason::Applied)),
+            ("b", layout("training", Reason::Applied)),
+            ("c", manual),
+        ],
+    );
+    let (_fleet, view) = view_of(fleet, clock);
+    let page = text(get(&view, "/layouts").await).await;
+    let places = ["serving", "training", "batch"].map(|name| page.find(&format!(">{name}</a>")));
+    assert!(places.iter().all(Option::is_some) && places.is_sorted(), "{places:?}");
+    assert!(page.contains("selected manually on 1 node"), "{page}");
+    assert!(page.contains("in use by pod team/holder"), "{page}");
+    assert!(page.contains("/nodes/c?layout=training#what-if"), "{page}");
+    assert!(page.contains("No change of a layout"), "{page}");
+    // The number of each state is that of the linked list.
+    let (_, states) = page.split_once("<ul class=\"states-of\">").unwrap();
+    let items: Vec<&str> = states.split("<li><a href=\"").skip(1).collect();
+    assert!(items.len() >= 4, "{items:?}");
+    for item in items {
+        let (href, rest) = item.split_once('"').unwrap();
+        let (_, rest) = rest.split_once("<b>").unwrap();
+        let (count, _) = rest.split_once("</b>").unwrap();
+        let list = text(get(&view, &href.replace("&#38;", "&")).await).await;
+        assert_eq!(list.matches(" data-row ").count().to_string(), count, "{href}");
+    }
+}
+
+#[tokio::test]
+async fn recent_changes_of_the_fleet_are_newest_first_and_bounded() {
+    let clock = Clock::start();
+    let mut fleet = Fleet::default();
+    for number in 0..40_u64 {
+        let name = format!("n{number:02}");
+        let before = layout("serving", Reason::Applied);
+        insert(&mut fleet, clock, &[(&name, before)]);
+        let known = fleet.nodes.get(&name.parse().unwrap()).unwrap().clone();
+        let mut baseline = Baseline::default();
+        baseline.update(&known.report());
+        insert(&mut fleet, clock, &[(&name, blocked("in use by pod team/holder"))]);
+        let new = fleet.nodes.get(&name.parse().unwrap()).unwrap().clone();
+        let changes = baseline.update(&new.report());
+        let changes = known.changes_with(changes, Moment::from_millis(1000 * number));
+        fleet.nodes.insert(std::sync::Arc::new(Node::clone(&new).with_changes(changes)));
+    }
+    let changes = recent_changes(&fleet, &clock, Moment::from_millis(60_000));
+    let nodes: Vec<&str> = changes.iter().map(|change| change.node.as_str()).collect();
+    assert_eq!((nodes.len(), nodes[0], nodes[29]), (MAX_CHANGES, "n39", "n10"));
+    assert_eq!(changes[0].entry.text, "Layout state: applied -> blocked");
+    assert_eq!(changes[0].entry.age_ms, 21_000);
+}
+
+#[tokio::test]
+async fn page_without_layouts_explains_how_to_select_one() {
+    let clock = Clock::start();
+    let mut fleet = Fleet::default();
+    let (_empty, view) = view_of(fleet.clone(), clock);
+    let page = text(get(&view, "/layouts").await).await;
+    assert!(page.contains("No node has a layout") && page.contains("octavo.dev/layout="), "{page}");
+    let invalid =
+        NodeLayoutStatus { notice: Some("invalid file".to_owned()), ..NodeLayoutStatus::default() };
+    insert(&mut fleet, clock, &[("a", invalid)]);
+    let (_fleet, view) = view_of(fleet, clock);
+    let page = text(get(&view, "/layouts").await).await;
+    assert!(page.contains("1 node reports"), "{page}");
+    assert!(!page.contains("No node has a layout"), "{page}");
+}
