@@ -15,6 +15,7 @@ mod event;
 mod event_set;
 mod export;
 mod field_value;
+mod gpm;
 mod gpu_instance;
 mod handle;
 mod health;
