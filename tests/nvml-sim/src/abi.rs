@@ -16,6 +16,7 @@ mod event_set;
 mod export;
 mod field_value;
 mod gpm;
+mod gpm_sample;
 mod gpu_instance;
 mod handle;
 mod health;

@@ -11,25 +11,11 @@ use crate::model::{Architecture, Code, Gpu, Slot};
 
 use super::call::Call;
 use super::export::exports;
+use super::gpm_sample::Sample;
 use super::handle::{DeviceHandle, Kind, SampleHandle};
 use super::library::with_gpm_samples;
 use super::log::steady_ns;
 use super::pointer::OutputPtr;
-
-/// Buffer of a client; empty until a sample is read into it.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct SampleBuffer(Option<Sample>);
-
-/// Load of a GPU or GPU instance at one moment.
-#[derive(Debug, Clone, Copy)]
-struct Sample {
-    slot: Slot,
-    /// Serial number of the GPU instance; `None` for the whole GPU.
-    instance: Option<u64>,
-    taken_ns: u64,
-    /// Compute and memory, percent.
-    load: (u32, u32),
-}
 
 /// `nvmlGpmMetricsGet_t` up to its metrics, with the handle type of this crate. The length of the array depends on the
 /// header that a client was compiled with: 98 metrics at first, 210 since CUDA 12.8, 333 since 13.2.
@@ -60,7 +46,7 @@ exports! {
 
     fn nvmlGpmSampleAlloc(sample: OutputPtr<SampleHandle>) |call| {
         sample.check()?;
-        let number = with_gpm_samples(|samples| Ok(samples.add(SampleBuffer::default())))?;
+        let number = with_gpm_samples(|samples| Ok(samples.add(None)))?;
         sample.put(call.handle(Kind::GpmSample, Slot(0), number))
     }
 
@@ -85,7 +71,7 @@ exports! {
             return Err(Code::ArgumentVersionMismatch);
         }
         let Request { count, first, second, .. } = request.get()?;
-        let between = between(&sample(call, first)?, &sample(call, second)?)?;
+        let between = sample(call, first)?.mean_with(&sample(call, second)?)?;
         if count > MAX_METRICS {
             return Err(Code::InvalidArgument);
         }
@@ -123,7 +109,7 @@ fn take(
     let load = call.world().load_of(slot, instance);
     let taken = Sample { slot, instance: found, taken_ns: steady_ns(), load };
     with_gpm_samples(|samples| {
-        samples.get_mut(number)?.0 = Some(taken);
+        *samples.get_mut(number)? = Some(taken);
         Ok(())
     })
 }
@@ -131,17 +117,7 @@ fn take(
 /// The sample in a buffer; `INVALID_ARGUMENT` for an empty buffer.
 fn sample(call: &Call<'_>, handle: SampleHandle) -> Result<Sample, Code> {
     let number = call.number(Kind::GpmSample, handle)?;
-    with_gpm_samples(|samples| samples.get_mut(number)?.0.ok_or(Code::InvalidArgument))
-}
-
-/// Mean load between two samples of the same GPU or GPU instance, of which the first was taken earlier.
-fn between(first: &Sample, second: &Sample) -> Result<(f64, f64), Code> {
-    let is_same = (first.slot, first.instance) == (second.slot, second.instance);
-    if !is_same || first.taken_ns >= second.taken_ns {
-        return Err(Code::InvalidArgument);
-    }
-    let mean = |one: u32, other: u32| f64::midpoint(one.into(), other.into());
-    Ok((mean(first.load.0, second.load.0), mean(first.load.1, second.load.1)))
+    with_gpm_samples(|samples| samples.get_mut(number)?.ok_or(Code::InvalidArgument))
 }
 
 /// Metrics that the simulator does not know return `NOT_SUPPORTED`, each on its own.

@@ -30,7 +30,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// Whether handles of this kind belong to a GPU; others are objects of the session.
+    /// Returns whether handles of this kind belong to a GPU; others are objects of the session.
     pub(crate) fn has_gpu(self) -> bool {
         match self {
             Self::Gpu

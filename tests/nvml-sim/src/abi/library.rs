@@ -13,7 +13,7 @@ use crate::model::{Code, DriverStamp, World};
 use crate::store::{Store, StoreError};
 
 use super::event_set::EventSet;
-use super::gpm::SampleBuffer;
+use super::gpm_sample::SampleBuffer;
 use super::handle::GENERATION_MASK;
 use super::log;
 use super::setting::setting;
