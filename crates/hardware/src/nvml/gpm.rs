@@ -29,7 +29,7 @@ use crate::error::{DriverError, NvmlCode, Remedy};
 
 /// Metrics whose larger value is the utilization: the share of time in which a program ran, and the mean share of busy
 /// multiprocessors, in percent of the GPU instance (`nvml.h`, `nvmlGpmMetricId_t`). The first alone can be too low: DCGM
-/// reports at most 50 % for a busy `2g` instance and 33 % for a `3g` instance with one compute instance (NVIDIA/DCGM issue
+/// reports at most 50 % for a busy `2g` and 33 % for a `3g` instance of an A100 with one compute instance (NVIDIA/DCGM issue
 /// 138). While a multiprocessor is busy, a program runs, so the second is a lower limit of the first.
 const METRICS: [u32; 2] =
     [nvmlGpmMetricId_t_NVML_GPM_METRIC_GRAPHICS_UTIL, nvmlGpmMetricId_t_NVML_GPM_METRIC_SM_UTIL];
@@ -41,7 +41,7 @@ const MIN_WINDOW: Duration = Duration::from_millis(200);
 /// Samples of the GPU instances of one device.
 #[derive(Debug, Default)]
 pub(super) struct GpmSampler {
-    /// Whether the device has GPM, once the driver has reported it.
+    /// True if the device has GPM; `None` until the driver has reported it.
     is_supported: Option<bool>,
     /// The last sample of each GPU instance, by its ID.
     last: BTreeMap<u32, LastSample>,
