@@ -137,6 +137,7 @@ fn used(node: usize) -> Usage {
             replicas: Some(3),
             fair_share: Some(Mebibytes::new(27_000)),
             memory: None,
+            utilization: None,
             unattributed: None,
             exhausted_in: None,
             is_nearly_exhausted: false,

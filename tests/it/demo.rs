@@ -38,7 +38,7 @@ fn each_demo_machine_has_exactly_its_labels() {
         golden(&format!("../../demo/expected/{name}.labels"), &labels);
         seen += 1;
     }
-    assert_eq!(seen, 19);
+    assert_eq!(seen, 20);
 }
 
 #[test]

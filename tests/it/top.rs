@@ -116,6 +116,7 @@ fn usage() -> Usage {
         fair_share: Some(Mebibytes::new(40_960)),
         memory: None,
         tenants,
+        utilization: None,
         unattributed: None,
         exhausted_in: None,
         is_nearly_exhausted: false,

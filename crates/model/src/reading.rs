@@ -25,7 +25,7 @@ pub struct Reading {
     pub product_name: Option<String>,
     /// Its memory.
     pub memory: Option<MemoryUse>,
-    /// True if it is partitioned; then utilization is not reported.
+    /// True if it is partitioned; then the utilization of the device is not reported, only that of its partitions.
     pub is_partitioned: bool,
     /// Its partitions.
     pub partitions: Vec<PartitionReading>,
@@ -61,6 +61,9 @@ pub struct PartitionReading {
     pub profile: Option<String>,
     /// Memory of its GPU instance, shared by all its compute instances.
     pub memory: Option<MemoryUse>,
+    /// Utilization of its GPU instance by all its compute instances since the previous reading, in percent of the GPU
+    /// instance: the share of time in which a kernel ran. `None` without a previous reading, and before Hopper.
+    pub compute: Option<Percent>,
 }
 
 /// Utilization of a device by one process.

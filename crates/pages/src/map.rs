@@ -451,7 +451,7 @@ impl CellGroup {
                 href: cell.href(),
                 label: cell.label(),
                 text: cell.text(metric),
-                slices: cell.slices.clone(),
+                slices: cell.slices.iter().map(|slice| slice.colored(metric)).collect(),
             }
         });
         let cells = cells.collect();
@@ -482,7 +482,10 @@ impl TableRow {
             type_name: type_name(cell.type_name.as_ref()),
             state: cell.state.word(),
             needs_attention: cell.needs_attention,
-            utilization: value(Metric::Utilization),
+            utilization: value(Metric::Utilization).or_else(|| {
+                let partitions = cell.partition_utilization()?;
+                Some(format!("partitions {partitions}"))
+            }),
             memory: cell.values.memory.map(|(used, total)| {
                 format!("{} of {}", format_memory(used), format_memory(total))
             }),

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use octavo_model::id::PciAddress;
 use octavo_model::quantity::Mebibytes;
+use octavo_model::reading::Percent;
 use octavo_model::reason::{Reason, Severity};
 use octavo_model::reported::Reported;
 use octavo_model::resource::ShareId;
@@ -178,7 +179,13 @@ fn row(unit: &UnitUsage, tenant: &Tenant) -> HolderRow {
             tenant.memory.map_or_else(|| NOT_REPORTED.to_owned(), format_memory)
         },
         bar: share(unit, tenant).filter(|_| !tenant.is_without_process()),
-        busy: tenant.utilization.map_or_else(String::new, |percent| format!("{} %", percent.0)),
+        busy: match tenant.utilization {
+            Some(percent) => format!("{} %", percent.0),
+            None if unit.gpu_instance.is_some() && unit.utilization.is_none() => {
+                NOT_REPORTED.to_owned()
+            }
+            None => String::new(),
+        },
         over: tenant.is_over_share,
     }
 }
@@ -270,16 +277,18 @@ fn memory_warnings(unit: &UnitUsage) -> Vec<String> {
     alarms
 }
 
-/// Adds the number of replicas or the holders to each region of `picture`.
+/// Adds the number of replicas or the holders, and the utilization of a partition, to each region of `picture`.
 pub(super) fn mark_usage(picture: &mut SliceDiagram, usage: &DeviceUsage) {
     for region in &mut picture.regions {
+        let (own, is_free) = (region.instance, region.class == "is-free");
         let units = usage.units.iter().filter(|unit| {
             let instance = unit.gpu_instance;
-            region.instance == instance && (instance.is_some() || region.class != "is-free")
+            own == instance && (instance.is_some() || !is_free)
         });
-        for unit in units {
-            region.lines.extend(holder_lines(unit));
-        }
+        // Compute instances report the utilization of their GPU instance.
+        let utilization = units.clone().find_map(|unit| unit.utilization);
+        region.lines.extend(units.flat_map(holder_lines));
+        region.lines.extend(utilization.map(|Percent(percent)| format!("utilization {percent} %")));
     }
 }
 
@@ -318,7 +327,7 @@ pub(super) fn device_usage(usage: Option<&Usage>, pci: PciAddress) -> Option<&De
 
 #[cfg(test)]
 mod tests {
-    use octavo_model::reading::{MemoryUse, Percent};
+    use octavo_model::reading::MemoryUse;
 
     use super::*;
 
@@ -355,6 +364,7 @@ mod tests {
                 tenant("greedy\u{202e}", &[2], 40_960, true),
                 tenant("big", &[0, 1], 30_720, false),
             ],
+            utilization: None,
             unattributed: Some(Mebibytes::new(512)),
             exhausted_in: Some(180),
             is_nearly_exhausted: true,

@@ -80,6 +80,7 @@ mod tests {
             fair_share: None,
             memory: None,
             tenants: vec![tenant("greedy\u{202e}", &[2], true), tenant("big", &[0, 1], false)],
+            utilization: None,
             unattributed: None,
             exhausted_in: None,
             is_nearly_exhausted: false,

@@ -55,8 +55,9 @@ macro_rules! pool {
     };
 }
 
-const POOLS: [Pool; 4] = [
-    pool!("train-h100": &["train-h100-01", "train-h100-02", "train-h100-03", "train-h100-04", "train-h100-05"]),
+const POOLS: [Pool; 5] = [
+    pool!("train-h100": &["train-h100-01", "train-h100-02", "train-h100-03", "train-h100-04"]),
+    pool!("train-h100-mig": &["train-h100-05"]),
     pool!("infer-l40s": &["infer-l40s-01", "infer-l40s-02", "infer-l40s-03", "infer-l40s-04"]),
     pool!("shared-a100": &["shared-a100-01", "shared-a100-02", "shared-a100-03"]),
     pool!("shared-a100-slow": &["shared-a100-04"]),

@@ -124,6 +124,7 @@ pub(super) fn reported(namespace: &str, pods: &[(&str, Option<&str>)]) -> Parts 
         fair_share: None,
         memory: None,
         tenants: tenants.collect(),
+        utilization: None,
         unattributed: None,
         exhausted_in: None,
         is_nearly_exhausted: false,

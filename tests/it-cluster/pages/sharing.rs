@@ -44,6 +44,7 @@ fn unit(uuid: &str, total: u64, used: u64) -> UnitUsage {
             reserved: Mebibytes::new(640),
         }),
         tenants: Vec::new(),
+        utilization: None,
         unattributed: None,
         exhausted_in: None,
         is_nearly_exhausted: false,
@@ -198,6 +199,65 @@ pub(super) async fn give_notebooks(site: &Site) {
 pub(super) async fn give_shares(site: &Site) {
     let machine = inventory("hgx-a100").await;
     site.put_sharing("shared", &machine, &report(&machine), &usage(&machine));
+}
+
+const HOPPER: &str = "machine: hopper
+gpus:
+- {board: H100_80GB_SXM, mig: enabled, instances: [{profile: 3g.40gb, start: 0}, {profile: 1g.10gb, start: 6}]}
+";
+
+/// A node `hopper` whose first partition is busy; the second does not report its utilization.
+async fn give_partitions(site: &Site) {
+    let machine = Machine::new(HOPPER).observe().await;
+    let gpu = &machine.devices[0];
+    let instances = &gpu.mig.state().unwrap().gpu_instances;
+    let units = instances.iter().zip([Some(Percent(40)), None]).map(|(instance, utilization)| {
+        let compute = &instance.compute_instances[0];
+        let uuid = compute.uuid.as_ref().unwrap().as_str();
+        let pod = format!("probe-{}", instance.id);
+        UnitUsage {
+            gpu_instance: Some(instance.id),
+            compute_instance: Some(compute.id),
+            profile: gpu.profile_of(instance, compute).map(|profile| profile.to_string()),
+            utilization,
+            tenants: vec![Tenant { utilization, ..tenant(&pod, vec![ShareId::whole(uuid)], 2048) }],
+            ..unit(uuid, 40_192, 2048)
+        }
+    });
+    let usage = DeviceUsage { utilization: None, ..device(gpu, 0, units.collect()) };
+    let usage = Usage { devices: vec![usage], ..Usage::default() };
+    let report = SharingStatus { resources: Vec::new(), retained: Vec::new(), ..report(&machine) };
+    site.put_sharing("hopper", &machine, &report, &usage);
+}
+
+#[tokio::test]
+async fn partitions_show_their_utilization_on_the_node_page_and_the_map() {
+    let site = Site::empty();
+    give_partitions(&site).await;
+    browse(&site.url, Start::default(), async |page| {
+        page.open("/nodes/hopper").await;
+        page.until_true("return document.querySelectorAll('.device .region').length > 2").await;
+        let regions = page.texts(".device .region").await;
+        let busy: Vec<&String> =
+            regions.iter().filter(|text| text.contains("utilization")).collect();
+        assert!(matches!(busy[..], [one] if one.contains("utilization 40 %")), "{regions:?}");
+        let rows = page.texts(".device .users tbody tr").await;
+        assert!(rows[0].ends_with("2 GiB 40 %"), "{rows:?}");
+        assert!(rows[1].ends_with("2 GiB not reported"), "{rows:?}");
+        // The whole GPU has no utilization of its own.
+        let values = page.texts(".device .values dd").await;
+        assert_eq!(values[0], "not reported");
+        page.assert_clean().await;
+        page.open("/map?by=utilization").await;
+        page.until_true("return document.querySelectorAll('#map .mig .step-3').length === 1").await;
+        assert_eq!(page.count("#map .mig .no-data").await, 1);
+        let named = "#map a[aria-label$='utilization of partitions 40 %']";
+        assert_eq!(page.count(named).await, 1);
+        page.assert_clean().await;
+        page.open("/map?view=table").await;
+        page.until(".map-table tbody td:nth-of-type(4)", &["partitions 40 %"]).await;
+    })
+    .await;
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use nvml_sim::model::Slot;
+use nvml_sim::model::{ProcessLoad, Slot};
 use octavo_agent::metrics::usage::UsageMetrics;
 use octavo_agent::usage::UsageObservation;
 use octavo_node::sharing::Offers;
@@ -34,6 +34,7 @@ async fn seen() -> UsageObservation {
     rig.assign_to_pod(102, "b", CgroupLayout::V2Systemd);
     rig.add_process(102, 1, Some((part.0, part.1)), 2048);
     rig.machine.change(|world| {
+        world.set_loads(&[ProcessLoad { pid: 102, percent: 44, memory_mib: 2048 }])?;
         let gpu = &mut world.gpus[0];
         gpu.utilization = (75, 30);
         gpu.process_utilization = BTreeMap::from([(101, (60, 20))]);
@@ -45,7 +46,12 @@ async fn seen() -> UsageObservation {
     let mut observer = rig.watch(Some(2)).await;
     observer.until(|seen| seen.usage.devices.len() == 3).await;
     rig.machine.change(|world| world.xid(Slot(2), 43, None));
-    let seen = observer.until(|seen| !seen.xids.is_empty()).await;
+    // The utilization of partitions needs two scans.
+    let is_complete = |seen: &UsageObservation| {
+        let mut partitions = seen.usage.devices.iter().flat_map(|device| &device.units);
+        !seen.xids.is_empty() && partitions.any(|unit| unit.utilization.is_some())
+    };
+    let seen = observer.until(is_complete).await;
     UsageObservation::clone(&seen)
 }
 
@@ -73,7 +79,9 @@ async fn usage_metrics_pass_promtool() {
 
 #[tokio::test]
 async fn exposed_usage_metrics_are_correct() {
-    let text = text(seen().await, false);
+    let seen = seen().await;
+    let gi = seen.usage.devices[1].units[0].gpu_instance.unwrap();
+    let text = text(seen, false);
     let gib = |number: u64| number * (1 << 30);
     for line in [
         format!("octavo_device_memory_used_bytes{{device=\"0\"}} {}.0", gib(40)),
@@ -83,6 +91,8 @@ async fn exposed_usage_metrics_are_correct() {
         "octavo_container_allocated{device=\"0\",gi=\"\",ci=\"\",profile=\"\",namespace=\"team\",pod=\"a\",container=\"main\"} 1.0".to_owned(),
         format!("octavo_container_memory_used_bytes{{device=\"0\",gi=\"\",ci=\"\",profile=\"\",namespace=\"team\",pod=\"a\",container=\"main\"}} {}.0", gib(40)),
         "octavo_container_utilization_ratio{device=\"0\",gi=\"\",ci=\"\",profile=\"\",namespace=\"team\",pod=\"a\",container=\"main\"} 0.6".to_owned(),
+        format!("octavo_partition_utilization_ratio{{device=\"1\",gi=\"{gi}\",profile=\"3g.40gb\"}} 0.44"),
+        format!("octavo_container_utilization_ratio{{device=\"1\",gi=\"{gi}\",ci=\"0\",profile=\"3g.40gb\",namespace=\"team\",pod=\"b\",container=\"main\"}} 0.44"),
         "octavo_unit_replicas{device=\"0\",gi=\"\",ci=\"\",profile=\"\"} 2.0".to_owned(),
         "octavo_device_memory_unattributed_bytes{device=\"0\"} 0.0".to_owned(),
         "octavo_usage_source_up{source=\"kubelet\"} 1.0".to_owned(),
@@ -144,6 +154,13 @@ async fn dcgm_dashboards_find_their_names_and_labels_and_no_value_twice() {
     assert_eq!(gpus("FB_USED").len(), 4);
     assert_eq!(gpus("UNCORRECTABLE_REMAPPED_ROWS").len(), 2, "a T4 remaps no rows");
     assert!(gpus("MEMORY_TEMP").is_empty(), "blank");
+    let busy = text.lines().filter(|line| line.starts_with("DCGM_FI_PROF_GR_ENGINE_ACTIVE{"));
+    let busy: Vec<&str> = busy.collect();
+    assert_eq!(busy.len(), 2, "one for each GPU instance: {busy:?}");
+    assert!(
+        busy[0].contains("GPU_I_PROFILE=\"3g.40gb\"") && busy[0].ends_with(" 0.44"),
+        "{busy:?}"
+    );
     let xids = gpus("XID_ERRORS");
     assert_eq!(xids.len(), 1, "who reported none has none: {xids:?}");
     assert!(xids[0].contains("{gpu=\"2\"") && xids[0].ends_with(" 43.0"), "{xids:?}");

@@ -15,6 +15,8 @@ mod event;
 mod event_set;
 mod export;
 mod field_value;
+mod gpm;
+mod gpm_sample;
 mod gpu_instance;
 mod handle;
 mod health;

@@ -387,6 +387,7 @@ mod tests {
                     fair_share: None,
                     memory: None,
                     tenants: vec![Tenant { ids: ids.into(), ..Tenant::default() }],
+                    utilization: None,
                     unattributed: None,
                     exhausted_in: None,
                     is_nearly_exhausted: false,

@@ -73,8 +73,13 @@ impl Sample {
     }
 
     fn of_partition(unit: &UnitUsage, is_known: bool) -> Self {
-        let memory = unit.memory.and_then(used_percent);
-        Self::new([None, memory, None, None, unit_allocation(unit).filter(|_| is_known)])
+        Self::new([
+            unit.utilization.map(|percent| u32::from(percent.0)),
+            unit.memory.and_then(used_percent),
+            None,
+            None,
+            unit_allocation(unit).filter(|_| is_known),
+        ])
     }
 
     /// Creates a sample from values in the metrics' units, in the order of [`Metric::ALL`]. Values that are too large for

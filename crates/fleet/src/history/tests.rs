@@ -346,6 +346,7 @@ fn unit(partition: Option<u32>, replicas: Option<u32>, ids: &[&str]) -> UnitUsag
         // Half of the memory for instance 9, an eighth for the others, less what the driver reserves.
         memory: Some(memory(if partition == Some(9) { 40_192 } else { 9_728 })),
         tenants: ids.iter().map(tenant).collect(),
+        utilization: None,
         unattributed: None,
         exhausted_in: None,
         is_nearly_exhausted: false,
@@ -407,6 +408,8 @@ fn samples_have_steps_of_the_precision_and_unknown_values_are_gaps() {
     );
     assert_eq!(all[1].key, SeriesKey { partition: Some("MIG-1".into()), ..key(7) });
     assert_eq!(all[1].type_name.as_ref().unwrap().as_str(), "nvidia-h100-80gb");
+    usage.devices[0].units[0].utilization = Some(Percent(0));
+    assert_eq!(samples(&usage, &types)[1].sample.0, [0, 25, 255, 255, 100]);
     usage.are_allocations_unknown = true;
     usage.devices[0].utilization = None;
     usage.devices[0].power_watts = Some(90_000);

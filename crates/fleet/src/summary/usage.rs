@@ -108,6 +108,7 @@ fn unit_for_report(unit: &UnitUsage, is_retained: impl Fn(usize) -> bool) -> Uni
         replicas: unit.replicas,
         fair_share: unit.fair_share,
         memory: unit.memory.map(memory),
+        utilization: unit.utilization.map(percent),
         tenants: tenants.map(|(_, one)| tenant(one)).take(MAX_ITEMS).collect(),
         unattributed: unit.unattributed.map(rounded_memory),
         exhausted_in: unit.exhausted_in.map(|seconds| round_up(seconds, STEP_SECONDS)),

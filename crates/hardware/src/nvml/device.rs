@@ -11,6 +11,7 @@ use octavo_model::quantity::{ComputeCapability, Mebibytes};
 
 use crate::error::{DriverError, NvmlCode, Remedy};
 use crate::nvml::catalog::MigProfiles;
+use crate::nvml::gpm::GpmSampler;
 use crate::nvml::links::Links;
 use crate::nvml::session::{DeviceHandle, DeviceSession, Session, optional, parse_uuid, raw};
 use crate::nvml::{catalog, health, instances, processes};
@@ -25,6 +26,7 @@ pub(super) struct KnownDevice {
     links: Links,
     /// The profile catalog read in this MIG mode: some drivers report it incorrectly or not at all in the other mode.
     profiles: Option<(MigMode, MigProfiles)>,
+    pub(super) gpm: GpmSampler,
 }
 
 /// Values that are constant while the driver is loaded.
@@ -49,7 +51,8 @@ impl StaticProperties {
 
 impl KnownDevice {
     pub(super) fn new(handle: DeviceHandle, pci: PciAddress, ids: PciIds) -> Self {
-        Self { handle, pci, ids, facts: None, links: Links::default(), profiles: None }
+        let (facts, links, gpm) = (None, Links::default(), GpmSampler::default());
+        Self { handle, pci, ids, facts, links, profiles: None, gpm }
     }
 
     /// Fills `device` with the values that the device reports. An error means that further calls are pointless.

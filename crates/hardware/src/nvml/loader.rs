@@ -212,7 +212,7 @@ impl GpuDriver for NvmlDriver {
         calls: &CallRecord,
     ) -> Result<Vec<Reading>, DriverError> {
         let session = Session::new(&self.nvml, calls);
-        let known = self.devices.iter().flatten();
+        let known = self.devices.iter_mut().flatten();
         let working = known.filter_map(|known| {
             let device = last.iter().find(|device| device.pci == known.pci)?;
             (device.condition == Condition::Working).then_some((known, device))

@@ -15,6 +15,7 @@ mod catalog;
 mod control;
 mod device;
 mod events;
+mod gpm;
 mod health;
 mod instances;
 mod links;

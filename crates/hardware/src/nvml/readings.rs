@@ -9,8 +9,10 @@ use octavo_model::quantity::Mebibytes;
 use octavo_model::reading::{
     DeviceMetrics, MemoryUse, PartitionReading, Percent, ProcessUtilization, Reading,
 };
+use tokio::time::Instant;
 
 use super::device::KnownDevice;
+use super::gpm::GpmSampler;
 use super::processes;
 use super::session::{DeviceHandle, DeviceSession, Session, raw, struct_version, unsigned_field};
 use crate::error::{DriverError, NvmlCode, Remedy};
@@ -22,7 +24,7 @@ const MAX_SAMPLES: u32 = 1024;
 /// fails.
 pub(super) fn read(
     session: Session<'_>,
-    known: &KnownDevice,
+    known: &mut KnownDevice,
     device: &Device,
 ) -> Result<Reading, DriverError> {
     let gpu = session.for_device(known.pci).with_handle(known.handle);
@@ -45,8 +47,9 @@ pub(super) fn read(
         metrics: vitals(gpu)?,
     };
     if is_partitioned {
-        reading.partitions = partitions(gpu, device)?;
+        reading.partitions = partitions(gpu, device, &mut known.gpm)?;
     } else {
+        known.gpm = GpmSampler::default();
         reading.metrics = utilization(gpu, reading.metrics)?;
         reading.process_utilization = available(busy(gpu))?.unwrap_or_default();
     }
@@ -109,10 +112,11 @@ fn memory(gpu: DeviceSession<'_>) -> Result<MemoryUse, DriverError> {
 fn partitions(
     gpu: DeviceSession<'_>,
     device: &Device,
+    sampler: &mut GpmSampler,
 ) -> Result<Vec<PartitionReading>, DriverError> {
     let mut found = Vec::new();
-    let instances = device.mig.state().into_iter();
-    for instance in instances.flat_map(|state| &state.gpu_instances) {
+    let instances = device.mig.state().map_or(&[][..], |state| &state.gpu_instances);
+    for instance in instances {
         for compute in &instance.compute_instances {
             let Some(uuid) = &compute.uuid else { continue };
             found.push(PartitionReading {
@@ -121,6 +125,7 @@ fn partitions(
                 uuid: uuid.as_str().to_owned(),
                 profile: device.profile_of(instance, compute).map(|profile| profile.to_string()),
                 memory: None,
+                compute: None,
             });
         }
     }
@@ -142,6 +147,10 @@ fn partitions(
         }
     }
     found.sort_by_key(|one| (one.gpu_instance, one.compute_instance));
+    let utilization = sampler.read(gpu, instances, Instant::now())?;
+    for one in &mut found {
+        one.compute = utilization.get(&one.gpu_instance).copied();
+    }
     Ok(found)
 }
 

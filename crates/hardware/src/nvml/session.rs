@@ -28,7 +28,7 @@ unsafe impl Send for DeviceHandle {}
 /// An initialized library together with the call record.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Session<'a> {
-    nvml: &'a Nvml,
+    nvml: &'a Arc<Nvml>,
     calls: &'a CallRecord,
     device: Option<PciAddress>,
 }
@@ -86,6 +86,11 @@ impl<'a> Session<'a> {
 
     pub(super) fn nvml(&self) -> &'a Nvml {
         self.nvml
+    }
+
+    /// Returns what an object of the library needs to free itself: the library, the call record and the device.
+    pub(super) fn owned(&self) -> (Arc<Nvml>, CallRecord, Option<PciAddress>) {
+        (Arc::clone(self.nvml), self.calls.clone(), self.device)
     }
 
     pub(super) fn lib(&self) -> &'a NvmlLib {

@@ -225,7 +225,14 @@ fn unit(
     busy: &BTreeMap<u32, Percent>,
 ) -> UnitUsage {
     let offered = input.offers.unit(&site.uuid);
-    let tenants = tenants(&site, input.attribution, names, busy);
+    let mut tenants = tenants(&site, input.attribution, names, busy);
+    if let [only] = tenants.as_mut_slice()
+        && !site.is_shared_instance
+        && is_usage_known(&site, input.attribution)
+    {
+        // Nothing else uses the GPU instance.
+        only.utilization = only.utilization.or(site.utilization);
+    }
     UnitUsage {
         uuid: site.uuid,
         gpu_instance: site.partition.map(|(gpu_instance, _)| gpu_instance),
@@ -235,6 +242,7 @@ fn unit(
         replicas: offered.and_then(|(_, unit)| unit.replicas),
         fair_share: offered.and_then(|(_, unit)| unit.fair_share()),
         memory: site.memory,
+        utilization: site.utilization,
         tenants,
         unattributed: None,
         exhausted_in: None,

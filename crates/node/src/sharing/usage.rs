@@ -74,6 +74,11 @@ pub struct UnitUsage {
     pub fair_share: Option<Mebibytes>,
     /// Its memory. Partitions of one GPU instance share theirs, and report the same.
     pub memory: Option<MemoryUse>,
+    /// Utilization of a partition's GPU instance, in percent of it; compute instances of one GPU instance report the same.
+    /// Absent for whole devices and if the driver does not report it, as before Hopper.
+    #[serde(rename = "utilizationPercent")]
+    #[schema(value_type = Option<u8>)]
+    pub utilization: Option<Percent>,
     /// Its tenants, sorted by memory in descending order, then by name.
     pub tenants: Vec<Tenant>,
     /// Used memory that belongs to no tenant; absent if unknown.
@@ -117,7 +122,8 @@ pub struct Tenant {
     #[serde(rename = "memoryMiB")]
     #[schema(value_type = Option<u64>)]
     pub memory: Option<Mebibytes>,
-    /// Utilization by its processes; absent if the driver does not report it.
+    /// Utilization by its processes; absent if the driver does not report it. On a partition, it is known if the tenant
+    /// is the only one of the GPU instance.
     #[serde(rename = "utilizationPercent")]
     #[schema(value_type = Option<u8>)]
     pub utilization: Option<Percent>,

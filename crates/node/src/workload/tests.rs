@@ -39,6 +39,7 @@ fn unit(profile: Option<&str>, tenants: Vec<Tenant>) -> UnitUsage {
         fair_share: None,
         memory: None,
         tenants,
+        utilization: None,
         unattributed: None,
         exhausted_in: None,
         is_nearly_exhausted: false,

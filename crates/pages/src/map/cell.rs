@@ -70,6 +70,8 @@ pub(super) struct Slice {
     pub(super) class: &'static str,
     /// Number of slices.
     pub(super) width: u32,
+    /// Measured values of a partition, if its node reports usage.
+    pub(super) values: Option<Values>,
 }
 
 impl Default for CellState {
@@ -109,7 +111,7 @@ pub(super) fn device_cells(node: &Node, now: Moment) -> Vec<Cell> {
                 needs_attention: summary.node_state.needs_attention(),
                 type_name: summary.type_name,
                 values: Values { memory: amd, ..Values::default() }.or(used),
-                slices: picture.map(|picture| slices(&picture)).unwrap_or_default(),
+                slices: picture.map(|picture| slices(&picture, used)).unwrap_or_default(),
                 ..Cell::default()
             }
         });
@@ -190,9 +192,36 @@ fn neuron_cell(chip: &NeuronDevice, inventory: &Inventory) -> Cell {
     }
 }
 
-fn slices(picture: &SliceDiagram) -> Vec<Slice> {
+fn slices(picture: &SliceDiagram, usage: Option<&DeviceUsage>) -> Vec<Slice> {
+    let values = |instance: u32| {
+        let mut units = usage?.units.iter();
+        let unit = units.find(|unit| unit.gpu_instance == Some(instance))?;
+        Some(Values {
+            utilization: unit.utilization.map(|percent| percent.0.into()),
+            memory: unit.memory.map(|memory| (memory.used, memory.total)),
+            ..Values::default()
+        })
+    };
     let regions = picture.regions.iter();
-    regions.map(|one| Slice { class: one.class, width: one.slices }).collect()
+    let slice = regions.map(|one| Slice {
+        class: one.class,
+        width: one.slices,
+        values: one.instance.and_then(values),
+    });
+    slice.collect()
+}
+
+impl Slice {
+    /// The slice with its CSS class for this metric. Partitions have neither a temperature nor a power draw of their own.
+    pub(super) fn colored(self, metric: Metric) -> Self {
+        let class = match (metric, self.values) {
+            (Metric::Utilization | Metric::Memory, Some(values)) => {
+                metric.class(values.get(metric))
+            }
+            (Metric::State | Metric::Temperature | Metric::Power, _) | (_, None) => self.class,
+        };
+        Self { class, ..self }
+    }
 }
 
 impl Cell {
@@ -244,6 +273,13 @@ impl Cell {
         self.needs_attention && self.state != CellState::Device(DeviceUse::Unavailable)
     }
 
+    /// Utilization of the partitions that report it, from left to right: `40 %, 12 %`.
+    pub(super) fn partition_utilization(&self) -> Option<String> {
+        let values = self.slices.iter().filter_map(|slice| slice.values?.utilization);
+        let texts: Vec<String> = values.map(|percent| format!("{percent} %")).collect();
+        (!texts.is_empty()).then(|| texts.join(", "))
+    }
+
     /// Name of the link and text of the tooltip: everything known about the device.
     pub(super) fn label(&self) -> String {
         let mut parts = vec![type_name(self.type_name.as_ref()), self.state.word().to_owned()];
@@ -258,6 +294,8 @@ impl Cell {
             parts.push("needs attention".to_owned());
         }
         parts.extend(self.values.words());
+        let partitions = self.partition_utilization();
+        parts.extend(partitions.map(|text| format!("utilization of partitions {text}")));
         let title = [self.node.as_str(), self.title.as_str()].join(" ");
         format!("{}: {}", title.trim_end(), parts.join(", "))
     }
@@ -351,4 +389,75 @@ fn mean(values: impl Iterator<Item = u32>) -> Option<u32> {
         (sum.saturating_add(value.into()), count.saturating_add(1))
     });
     u32::try_from(sum.checked_div(count)?).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use octavo_model::reading::{MemoryUse, Percent};
+    use octavo_node::sharing::usage::UnitUsage;
+
+    use super::*;
+    use crate::map::scale::NO_DATA;
+    use crate::slice_diagram::{Region, SLICES};
+
+    fn partition(instance: u32, utilization: Option<u8>) -> UnitUsage {
+        let text = format!(r#"{{"uuid":"MIG-{instance}","gpuInstance":{instance},"tenants":[]}}"#);
+        let mebibytes = |mib| Mebibytes::new(mib);
+        UnitUsage {
+            utilization: utilization.map(Percent),
+            memory: Some(MemoryUse {
+                total: mebibytes(9728),
+                used: mebibytes(4864),
+                reserved: mebibytes(0),
+            }),
+            ..serde_json::from_str(&text).unwrap()
+        }
+    }
+
+    /// A GPU with three partitions, of which the last is not in the usage report, and a free slice.
+    fn partitioned() -> Cell {
+        let usage = DeviceUsage {
+            units: vec![partition(7, Some(0)), partition(8, None)],
+            ..serde_json::from_str(r#"{"pci":"0000:07:00.0","name":"GPU 0","units":[]}"#).unwrap()
+        };
+        let region = |instance: Option<u32>| Region {
+            class: if instance.is_some() { "is-used" } else { "is-free" },
+            slices: 2,
+            name: String::new(),
+            lines: Vec::new(),
+            place: String::new(),
+            instance,
+        };
+        let picture = SliceDiagram {
+            what: SLICES,
+            caption: String::new(),
+            count: None,
+            slices: 8,
+            regions: [Some(7), Some(8), Some(9), None].map(region).into(),
+            hidden: Vec::new(),
+        };
+        Cell { slices: slices(&picture, Some(&usage)), ..Cell::default() }
+    }
+
+    #[test]
+    fn partitions_are_colored_by_their_own_values() {
+        let cell = partitioned();
+        let classes = |metric| {
+            cell.slices.iter().map(|slice| slice.colored(metric).class).collect::<Vec<_>>()
+        };
+        let by_use = ["is-used", "is-used", "is-used", "is-free"];
+        assert_eq!(classes(Metric::Utilization), ["step-1", NO_DATA, "is-used", "is-free"]);
+        assert_eq!(classes(Metric::Memory), ["step-3", "step-3", "is-used", "is-free"]);
+        for metric in [Metric::State, Metric::Temperature, Metric::Power] {
+            assert_eq!(classes(metric), by_use);
+        }
+    }
+
+    #[test]
+    fn name_of_a_cell_has_the_utilization_of_partitions_that_report_it() {
+        let mut cell = partitioned();
+        assert!(cell.label().ends_with(", utilization of partitions 0 %"), "{}", cell.label());
+        cell.slices.remove(0);
+        assert_eq!(cell.partition_utilization(), None);
+    }
 }

@@ -56,6 +56,7 @@ fn device(number: u8, tenant: Tenant) -> DeviceUsage {
         fair_share: None,
         memory: Some(memory),
         tenants: vec![tenant],
+        utilization: None,
         unattributed: None,
         exhausted_in: None,
         is_nearly_exhausted: false,

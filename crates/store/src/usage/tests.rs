@@ -41,6 +41,7 @@ fn node(name: &str, memory: &[u64]) -> Arc<Node> {
         fair_share: Some(Mebibytes::new(10)),
         memory: None,
         tenants: tenants.collect(),
+        utilization: None,
         unattributed: None,
         exhausted_in: None,
         is_nearly_exhausted: false,

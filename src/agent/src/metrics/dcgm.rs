@@ -11,13 +11,13 @@ use std::fmt;
 use std::sync::Arc;
 
 use octavo_model::id::PciAddress;
-use octavo_model::reading::{DeviceMetrics, MemoryUse, Reading};
+use octavo_model::reading::{DeviceMetrics, Reading};
 use octavo_node::sharing::usage::{DeviceUsage, UnitUsage};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 use tokio::sync::watch;
 
-use super::family_writer::{FamilyWriter, Samples, count};
+use super::family_writer::{FamilyWriter, Samples, count, ratio};
 use crate::usage::UsageObservation;
 
 /// Observed usage and health as dcgm-exporter would report them.
@@ -80,13 +80,18 @@ const DEVICE_METRICS: [Measure<DeviceMetrics>; 14] = [
 
 const XID: &str = "Number of the last Xid error that the device reported";
 
-/// Metrics of a partition.
-const PARTITION_METRICS: [Measure<MemoryUse>; 3] = [
-    ("FB_FREE", "Free device memory, in MiB", |memory| Some(count(memory.free().get()))),
-    ("FB_USED", "Used device memory, in MiB", |memory| Some(count(memory.used.get()))),
-    ("FB_RESERVED", "Device memory reserved by the driver, in MiB", |memory| {
-        Some(count(memory.reserved.get()))
+/// Metrics of a device or GPU instance.
+const INSTANCE_METRICS: [Measure<UnitUsage>; 4] = [
+    ("DEV_FB_FREE", "Free device memory, in MiB", |unit| Some(count(unit.memory?.free().get()))),
+    ("DEV_FB_USED", "Used device memory, in MiB", |unit| Some(count(unit.memory?.used.get()))),
+    ("DEV_FB_RESERVED", "Device memory reserved by the driver, in MiB", |unit| {
+        Some(count(unit.memory?.reserved.get()))
     }),
+    (
+        "PROF_GR_ENGINE_ACTIVE",
+        "Share of time in which at least one kernel was running on a GPU instance, from 0 to 1",
+        |unit| unit.utilization.map(ratio),
+    ),
 ];
 
 impl DcgmCollector {
@@ -180,14 +185,14 @@ impl Collector for DcgmCollector {
         if !xids.is_empty() {
             writer.gauge(("DCGM_FI_DEV_XID_ERRORS", XID), xids)?;
         }
-        for (name, help, value) in PARTITION_METRICS {
+        for (name, help, value) in INSTANCE_METRICS {
             let mut samples: Samples = Vec::new();
             for (reading, device) in &both {
                 let mut reported = Vec::new();
                 for unit in &device.units {
-                    // Compute instances of one GPU instance share its memory: only the first of them reports it.
+                    // Compute instances report values of their GPU instance: only the first of them counts.
                     let instance = instance(unit);
-                    if let Some(value) = unit.memory.as_ref().and_then(value)
+                    if let Some(value) = value(unit)
                         && !reported.contains(&instance)
                     {
                         reported.push(instance);
@@ -195,7 +200,9 @@ impl Collector for DcgmCollector {
                     }
                 }
             }
-            writer.gauge((&format!("DCGM_FI_DEV_{name}"), help), samples)?;
+            if !samples.is_empty() {
+                writer.gauge((&format!("DCGM_FI_{name}"), help), samples)?;
+            }
         }
         Ok(())
     }

@@ -21,7 +21,7 @@ use tokio::sync::watch;
 use self::containers::containers;
 use self::device_metrics::{counted, devices, memory, vitals};
 use super::dcgm::DcgmCollector;
-use super::family_writer::{FamilyWriter, Labels, Samples, bytes, count, flag};
+use super::family_writer::{FamilyWriter, Labels, Samples, bytes, count, flag, ratio};
 use crate::usage::UsageObservation;
 
 /// Maximum number of containers with series of their own; those with the highest usage are retained. All others of a
@@ -103,6 +103,11 @@ fn units(writer: &mut FamilyWriter<'_, '_>, devices: &[DeviceUsage]) -> fmt::Res
         all.filter_map(|(labels, unit)| Some((labels.clone(), bytes(value(unit.memory?)))))
             .collect()
     })?;
+    let busy = instances.iter();
+    writer.gauge(
+        ("partition_utilization_ratio", "Share of time in which at least one kernel was running on a GPU instance since the last usage scan, from 0 to 1; NVIDIA Hopper and later"),
+        busy.filter_map(|(labels, unit)| Some((labels.clone(), ratio(unit.utilization?)))),
+    )?;
     let rest = instances.iter();
     writer.gauge(
         ("partition_memory_unattributed_bytes", "Used memory of a partition that is not attributed to any known container or process, in bytes"),

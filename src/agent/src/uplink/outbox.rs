@@ -394,6 +394,7 @@ mod tests {
             fair_share: None,
             memory: None,
             tenants: (0..tenants).map(tenant).collect(),
+            utilization: None,
             unattributed: None,
             exhausted_in: None,
             is_nearly_exhausted: false,

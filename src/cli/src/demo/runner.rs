@@ -45,7 +45,7 @@ const EVENT_INTERVAL: Duration = Duration::from_secs(3);
 const EXPECTED_PENDING: usize = 3;
 const EXPECTED_PRICES: usize = 8;
 /// Containers of the built-in fleet whose utilization the driver reports. Some events end one.
-const EXPECTED_BUSY: usize = 40;
+const EXPECTED_BUSY: usize = 46;
 
 /// Inputs of the demo.
 #[derive(Debug)]

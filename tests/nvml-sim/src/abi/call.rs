@@ -231,7 +231,11 @@ impl Call<'_> {
                 let (gi, ci) = found.ok_or(Code::InvalidArgument)?;
                 Some(MigDevice { gi, ci })
             }
-            Kind::DestroyedMig | Kind::GpuInstance | Kind::ComputeInstance | Kind::EventSet => {
+            Kind::DestroyedMig
+            | Kind::GpuInstance
+            | Kind::ComputeInstance
+            | Kind::EventSet
+            | Kind::GpmSample => {
                 return Err(Code::InvalidArgument);
             }
         };
@@ -294,16 +298,16 @@ impl Call<'_> {
         H::new(Parts { kind, generation: self.session.generation, gpu: slot.0, serial })
     }
 
-    /// Number of the event set of a handle.
-    pub(super) fn event_set(&self, handle: super::handle::SetHandle) -> Result<u64, Code> {
+    /// Number of the object of a handle: of an event set or a GPM sample.
+    pub(super) fn number<H: Handle>(&self, kind: Kind, handle: H) -> Result<u64, Code> {
         let parts = handle.parts(self.session.generation)?;
-        let number = (parts.kind == Kind::EventSet).then_some(parts.serial);
+        let number = (parts.kind == kind).then_some(parts.serial);
         number.ok_or(Code::InvalidArgument)
     }
 
     fn find<H: Handle>(&self, handle: H) -> Result<(Parts, &Gpu), Code> {
         let parts = handle.parts(self.session.generation)?;
-        if parts.kind == Kind::EventSet {
+        if !parts.kind.has_gpu() {
             return Err(Code::InvalidArgument);
         }
         let gpu = self.world.gpu(Slot(parts.gpu))?;

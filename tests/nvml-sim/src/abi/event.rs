@@ -58,7 +58,7 @@ exports! {
 
     fn nvmlDeviceRegisterEvents(device: DeviceHandle, types: c_ulonglong, set: SetHandle) |call| {
         let (slot, gpu) = call.gpu(device)?;
-        let number = call.event_set(set)?;
+        let number = call.number(Kind::EventSet, set)?;
         if types & !supported(call, gpu) != 0 {
             return Err(Code::NotSupported);
         }
@@ -80,7 +80,7 @@ exports! {
     }
 
     fn nvmlEventSetFree(set: SetHandle) |call| {
-        let number = call.event_set(set)?;
+        let number = call.number(Kind::EventSet, set)?;
         with_event_sets(|sets| sets.remove(number))
     }
 }
@@ -94,7 +94,7 @@ fn supported(call: &Call<'_>, gpu: &Gpu) -> c_ulonglong {
 }
 
 fn wait(call: &Call<'_>, set: SetHandle, timeout_ms: c_uint) -> Result<Data, Code> {
-    let number = call.event_set(set)?;
+    let number = call.number(Kind::EventSet, set)?;
     let timeout = u64::from(timeout_ms).saturating_mul(1_000_000);
     let until = steady_ns().saturating_add(timeout);
     // Before the first check, so that later changes end the sleep.

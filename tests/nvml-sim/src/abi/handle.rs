@@ -24,8 +24,23 @@ pub(crate) enum Kind {
     GpuInstance = 0x53,
     ComputeInstance = 0x54,
     EventSet = 0x55,
+    GpmSample = 0x57,
     /// A destroyed MIG device; only the stale-handle fault creates these.
     DestroyedMig = 0x56,
+}
+
+impl Kind {
+    /// Returns whether handles of this kind belong to a GPU; others are objects of the session.
+    pub(crate) fn has_gpu(self) -> bool {
+        match self {
+            Self::Gpu
+            | Self::Mig
+            | Self::GpuInstance
+            | Self::ComputeInstance
+            | Self::DestroyedMig => true,
+            Self::EventSet | Self::GpmSample => false,
+        }
+    }
 }
 
 /// The parts of a handle.
@@ -68,7 +83,7 @@ macro_rules! handles {
             }
 
             fn gpu(&self) -> Option<usize> {
-                unpack(self.0).filter(|parts| parts.kind != Kind::EventSet).map(|parts| parts.gpu)
+                unpack(self.0).filter(|parts| parts.kind.has_gpu()).map(|parts| parts.gpu)
             }
         }
     )*};
@@ -82,7 +97,9 @@ handles! {
     /// `nvmlComputeInstance_t`.
     CiHandle,
     /// `nvmlEventSet_t`.
-    SetHandle
+    SetHandle,
+    /// `nvmlGpmSample_t`.
+    SampleHandle
 }
 
 /// Common operations of the handle types.
@@ -122,6 +139,7 @@ fn unpack(bits: u64) -> Option<Parts> {
         0x54 => Kind::ComputeInstance,
         0x55 => Kind::EventSet,
         0x56 => Kind::DestroyedMig,
+        0x57 => Kind::GpmSample,
         _ => return None,
     };
     let generation = (bits >> (GPU_BITS + SERIAL_BITS)) & GENERATION_MASK;
@@ -146,6 +164,7 @@ fn write_handle(bits: u64, to: &mut String) -> fmt::Result {
         Kind::GpuInstance => write!(to, "gpu{gpu}/gi#{serial}"),
         Kind::ComputeInstance => write!(to, "gpu{gpu}/ci#{serial}"),
         Kind::EventSet => write!(to, "set{serial}"),
+        Kind::GpmSample => write!(to, "sample{serial}"),
     }
 }
 

@@ -13,6 +13,7 @@ use crate::model::{Code, DriverStamp, World};
 use crate::store::{Store, StoreError};
 
 use super::event_set::EventSet;
+use super::gpm_sample::SampleBuffer;
 use super::handle::GENERATION_MASK;
 use super::log;
 use super::setting::setting;
@@ -41,14 +42,15 @@ struct State {
     /// Number of `nvmlInit` calls without a matching `nvmlShutdown`.
     opened: u32,
     sessions: u64,
-    sets: EventSets,
+    sets: Numbered<EventSet>,
+    samples: Numbered<SampleBuffer>,
 }
 
-/// The event sets of the session, by number.
-#[derive(Debug, Default)]
-pub(super) struct EventSets {
+/// The objects of the session that clients create and free, by number.
+#[derive(Debug)]
+pub(super) struct Numbered<T> {
     made: u64,
-    sets: BTreeMap<u64, EventSet>,
+    objects: BTreeMap<u64, T>,
 }
 
 static STATE: Mutex<State> = Mutex::new(State::NOTHING);
@@ -59,8 +61,15 @@ impl State {
         session: None,
         opened: 0,
         sessions: 0,
-        sets: EventSets { made: 0, sets: BTreeMap::new() },
+        sets: Numbered::NONE,
+        samples: Numbered::NONE,
     };
+
+    /// Ends everything that clients created in the session.
+    fn end_objects(&mut self) {
+        self.sets.end();
+        self.samples.end();
+    }
 }
 
 impl Library {
@@ -107,24 +116,26 @@ impl Library {
     }
 }
 
-impl EventSets {
-    pub(super) fn add(&mut self, set: EventSet) -> u64 {
+impl<T> Numbered<T> {
+    const NONE: Self = Self { made: 0, objects: BTreeMap::new() };
+
+    pub(super) fn add(&mut self, object: T) -> u64 {
         self.made = self.made.wrapping_add(1);
-        self.sets.insert(self.made, set);
+        self.objects.insert(self.made, object);
         self.made
     }
 
-    pub(super) fn get_mut(&mut self, number: u64) -> Result<&mut EventSet, Code> {
-        self.sets.get_mut(&number).ok_or(Code::InvalidArgument)
+    pub(super) fn get_mut(&mut self, number: u64) -> Result<&mut T, Code> {
+        self.objects.get_mut(&number).ok_or(Code::InvalidArgument)
     }
 
-    /// Ends all sets. Numbers continue, so that a waiting client never gets a set of the next session.
+    /// Ends all objects. Numbers continue, so that a waiting client never gets an object of the next session.
     fn end(&mut self) {
-        self.sets.clear();
+        self.objects.clear();
     }
 
     pub(super) fn remove(&mut self, number: u64) -> Result<(), Code> {
-        let removed = self.sets.remove(&number).map(drop);
+        let removed = self.objects.remove(&number).map(drop);
         removed.ok_or(Code::InvalidArgument)
     }
 }
@@ -169,7 +180,7 @@ pub(super) fn begin(library: &Arc<Library>) -> Result<(), Code> {
         generation: u16::try_from(state.sessions & GENERATION_MASK).unwrap_or(0),
     });
     state.opened = 1;
-    state.sets.end();
+    state.end_objects();
     Ok(())
 }
 
@@ -180,7 +191,7 @@ pub(super) fn end() -> Result<(), Code> {
         0 => return Err(Code::Uninitialized),
         1 => {
             state.session = None;
-            state.sets.end();
+            state.end_objects();
         }
         _ => {}
     }
@@ -195,9 +206,16 @@ pub(super) fn session() -> Result<Session, Code> {
 
 /// Accesses the event sets; not while waiting.
 pub(super) fn with_event_sets<T>(
-    act: impl FnOnce(&mut EventSets) -> Result<T, Code>,
+    act: impl FnOnce(&mut Numbered<EventSet>) -> Result<T, Code>,
 ) -> Result<T, Code> {
     act(&mut state().sets)
+}
+
+/// Accesses the GPM samples.
+pub(super) fn with_gpm_samples<T>(
+    act: impl FnOnce(&mut Numbered<SampleBuffer>) -> Result<T, Code>,
+) -> Result<T, Code> {
+    act(&mut state().samples)
 }
 
 /// A client that loads the library repeatedly, as after driver updates, must not leak memory.

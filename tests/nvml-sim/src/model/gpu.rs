@@ -39,7 +39,7 @@ pub struct Gpu {
     pub temperature_c: u32,
     /// GPU and memory utilization, percent.
     pub utilization: (u32, u32),
-    /// Utilization of GPU and memory by each process, percent, by pid.
+    /// Utilization of the GPU and its memory by each process, percent, by pid; of the GPU instance for a process in one.
     #[serde(default)]
     pub process_utilization: BTreeMap<u32, (u32, u32)>,
     /// Encoder and decoder utilization, percent.

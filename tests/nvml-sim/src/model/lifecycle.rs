@@ -191,23 +191,34 @@ impl World {
         let alive = |pid: &u32| processes.iter().any(|process| process.pid == *pid);
         for gpu in self.gpus.iter_mut().filter(|gpu| !gpu.process_utilization.is_empty()) {
             gpu.process_utilization.retain(|pid, _| alive(pid));
-            gpu.set_utilization();
+            gpu.set_utilization(processes);
         }
     }
 }
 
 impl Gpu {
-    /// Sums the utilization of the processes. Power and temperature follow linearly, from an idle board to its limit.
-    fn set_utilization(&mut self) {
-        let all = self.process_utilization.values();
-        let sum = all.fold((0_u32, 0_u32), |sum, one| {
-            (sum.0.saturating_add(one.0), sum.1.saturating_add(one.1))
+    /// Sums the utilization of the processes, of which those in a GPU instance count by its slices. Power and temperature
+    /// follow linearly, from an idle board to its limit.
+    fn set_utilization(&mut self, processes: &[Process]) {
+        let all = self.process_utilization.iter();
+        let sum = all.fold((0_u32, 0_u32), |sum, (pid, one)| {
+            let (slices, all) = self.slices_of(*pid, processes);
+            let part = |percent: u32| percent.saturating_mul(slices) / all;
+            (sum.0.saturating_add(part(one.0)), sum.1.saturating_add(part(one.1)))
         });
         let percent = sum.0.min(100);
         self.utilization = (percent, sum.1.min(100));
         let idle = self.power_limit_mw / 100 * 15;
         self.power_mw = idle.saturating_add(self.power_limit_mw / 100 * percent * 8 / 10);
         self.temperature_c = 34_u32.saturating_add(percent * 4 / 10);
+    }
+
+    /// Number of slices that a process can use, of all slices of the GPU.
+    fn slices_of(&self, pid: u32, processes: &[Process]) -> (u32, u32) {
+        let mut own = processes.iter().filter(|one| one.pid == pid && one.gpu_uuid == self.uuid);
+        let instance = own.find_map(|process| self.gi(process.gi?));
+        let profile = instance.and_then(|instance| self.profile_of(instance).ok());
+        profile.map_or((1, 1), |profile| (profile.slices, self.total_slices().max(1)))
     }
 
     /// Common part of each reset: instances are removed, pending modes apply, volatile counts restart.

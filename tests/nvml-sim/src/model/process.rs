@@ -32,7 +32,7 @@ pub struct Process {
 pub struct ProcessLoad {
     /// Its pid.
     pub pid: u32,
-    /// Utilization of its GPU, percent.
+    /// Utilization of its GPU, or of its GPU instance, percent.
     pub percent: u32,
     /// Memory it uses, MiB.
     pub memory_mib: u64,

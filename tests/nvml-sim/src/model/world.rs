@@ -176,6 +176,23 @@ impl World {
             .fold(0, u64::saturating_add)
     }
 
+    /// Compute and memory load of a GPU, or of one of its GPU instances: the sum of its processes, percent.
+    pub fn load_of(&self, slot: Slot, instance: Option<u32>) -> (u32, u32) {
+        let Ok(gpu) = self.gpu(slot) else { return (0, 0) };
+        if instance.is_none() {
+            return gpu.utilization;
+        }
+        let inside = self
+            .processes
+            .iter()
+            .filter(|process| process.gpu_uuid == gpu.uuid && process.gi == instance);
+        let loads = inside.filter_map(|process| gpu.process_utilization.get(&process.pid));
+        let sum = loads.fold((0_u32, 0_u32), |sum, one| {
+            (sum.0.saturating_add(one.0), sum.1.saturating_add(one.1))
+        });
+        (sum.0.min(100), sum.1.min(100))
+    }
+
     /// `nvmlDeviceGetTopologyCommonAncestor`: 0 the same GPU, 30 one host bridge, 40 one NUMA node, 50 the system.
     pub fn common_ancestor(&self, one: Slot, other: Slot) -> Result<u32, Code> {
         let (a, b) = (self.gpu(one)?, self.gpu(other)?);

@@ -5,6 +5,7 @@ mod clients;
 mod events;
 mod exports;
 mod faults;
+mod gpm;
 mod handles;
 mod processes;
 mod support;

@@ -101,6 +101,7 @@ fn usage() -> impl Strategy<Value = Usage> {
             fair_share: None,
             memory: None,
             tenants: vec![Tenant { ids: vec![id], ..Tenant::default() }],
+            utilization: None,
             unattributed: None,
             exhausted_in: None,
             is_nearly_exhausted: false,

@@ -63,6 +63,7 @@ fn usage(used: u64, is_nearly_exhausted: bool) -> Usage {
             reserved: Mebibytes::new(100),
         }),
         tenants: vec![tenant("b", true), tenant("c", false)],
+        utilization: None,
         unattributed: None,
         exhausted_in: None,
         is_nearly_exhausted,

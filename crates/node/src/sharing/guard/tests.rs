@@ -46,6 +46,7 @@ fn usage(tenants: &[Tenant]) -> Usage {
                 fair_share: Some(Mebibytes::new(80 * GIB / 3)),
                 memory,
                 tenants,
+                utilization: None,
                 unattributed: Some(Mebibytes::new(0)),
                 exhausted_in: None,
                 is_nearly_exhausted: false,

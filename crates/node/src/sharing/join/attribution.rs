@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use octavo_model::holder::DeviceAllocation;
 use octavo_model::process_origin::ProcessOrigin;
 use octavo_model::quantity::Mebibytes;
-use octavo_model::reading::{MemoryUse, Reading};
+use octavo_model::reading::{MemoryUse, Percent, Reading};
 use octavo_model::resource::ShareId;
 
 use super::{Allocation, UsageInput, name};
@@ -145,6 +145,10 @@ pub(super) struct AllocationSite<'a> {
     pub(super) partition: Option<(u32, u32)>,
     pub(super) profile: Option<String>,
     pub(super) memory: Option<MemoryUse>,
+    /// Utilization of the GPU instance of a partition.
+    pub(super) utilization: Option<Percent>,
+    /// True if the GPU instance has other compute instances.
+    pub(super) is_shared_instance: bool,
     pub(super) holders: Vec<Holder<'a>>,
     /// The index of each pod in `holders`.
     pub(super) places: BTreeMap<PodName<'a>, usize>,
@@ -210,6 +214,8 @@ pub(super) fn sites<'a>(
                 partition: Some((gi, ci)),
                 profile: part.profile.clone(),
                 memory: part.memory,
+                utilization: part.compute,
+                is_shared_instance: of_instance(gi) > 1,
                 has_process_list: reading.processes.is_some(),
                 processes,
                 ..AllocationSite::default()

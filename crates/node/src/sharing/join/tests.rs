@@ -61,6 +61,7 @@ fn divided(used: [u64; 2], processes: &[Process]) -> Reading {
         uuid: (*uuid).to_owned(),
         profile: Some("1g.10gb".to_owned()),
         memory: Some(memory(40_960, if gi == 1 { used[0] } else { used[1] })),
+        compute: Some(Percent(if gi == 1 { 70 } else { 30 })),
     };
     Reading {
         is_partitioned: true,

@@ -92,8 +92,9 @@ fn tenant() -> impl Strategy<Value = Tenant> {
 fn unit() -> impl Strategy<Value = UnitUsage> {
     let what = (word(), of((any::<u32>(), any::<u32>())), of(word()));
     let shares = (of(0..9_u32), of(0..9_999_u64), of(0..9_999_u64), of(any::<u64>()));
-    (what, shares, of(memory()), vec(tenant(), 0..4), any::<(bool, bool)>()).prop_map(
-        |(what, shares, memory, tenants, is)| UnitUsage {
+    let measured = (of(memory()), of(0..=100_u8));
+    (what, shares, measured, vec(tenant(), 0..4), any::<(bool, bool)>()).prop_map(
+        |(what, shares, (memory, utilization), tenants, is)| UnitUsage {
             uuid: what.0,
             gpu_instance: what.1.map(|(gpu_instance, _)| gpu_instance),
             compute_instance: what.1.map(|(_, compute_instance)| compute_instance),
@@ -102,6 +103,7 @@ fn unit() -> impl Strategy<Value = UnitUsage> {
             replicas: shares.0,
             fair_share: shares.1.map(Mebibytes::new),
             memory,
+            utilization: utilization.map(Percent),
             tenants,
             unattributed: shares.2.map(Mebibytes::new),
             exhausted_in: shares.3,
@@ -242,6 +244,13 @@ fn i12_invalid_unit_usage_is_rejected_with_its_field() {
                 &of_a_unit(v1::UnitUsage { compute_instance: Some(0), ..v1::UnitUsage::default() }),
             ),
             "devices[0].units[0].gpu_instance: it is missing".to_owned(),
+        ),
+        (
+            refused(
+                "usage",
+                &of_a_unit(v1::UnitUsage { utilization: Some(101), ..v1::UnitUsage::default() }),
+            ),
+            "devices[0].units[0].utilization: 101 is more than the maximum of 100".to_owned(),
         ),
         (
             refused(

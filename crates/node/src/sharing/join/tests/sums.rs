@@ -21,6 +21,38 @@ fn utilization_is_sum_over_processes_capped_at_100_percent() {
     assert_eq!(shares, [Some(Percent(100)), None]);
 }
 
+#[test]
+fn utilization_of_a_gpu_instance_is_that_of_its_only_tenant() {
+    let processes = [within(1, (1, Some(0)), 10), within(2, (2, Some(0)), 10)];
+    let mut reading = divided([10, 10], &processes);
+    let pods = [known("a", PARTS[0]), known("b", PARTS[2])];
+    let found = |reading: &Reading, attribution: &PodAttribution| {
+        let usage = look(reading, &pods, attribution);
+        let units = usage.devices[0].units.iter().map(|unit| {
+            let tenants: Vec<_> = unit.tenants.iter().map(|tenant| tenant.utilization).collect();
+            (unit.utilization, tenants)
+        });
+        units.collect::<Vec<_>>()
+    };
+    let attribution = seen(&[(1, of("uid-a")), (2, of("uid-b"))]);
+    let percent = |percent| Some(Percent(percent));
+    // GPU instance 1 has two compute instances, of which another may use it.
+    assert_eq!(
+        found(&reading, &attribution),
+        [(percent(70), vec![None]), (percent(70), vec![]), (percent(30), vec![percent(30)])]
+    );
+    // A process of an unknown pod also uses GPU instance 2.
+    let attribution = seen(&[(1, of("uid-a")), (2, of("uid-x"))]);
+    assert_eq!(found(&reading, &attribution)[2], (percent(30), vec![None, None]));
+    let attribution = seen(&[(1, of("uid-a"))]);
+    assert_eq!(found(&reading, &attribution)[2], (percent(30), vec![None]));
+    for part in &mut reading.partitions {
+        part.compute = None;
+    }
+    let attribution = seen(&[(1, of("uid-a")), (2, of("uid-b"))]);
+    assert_eq!(found(&reading, &attribution)[2], (None, vec![None]));
+}
+
 /// Origin of a process: one of four pods, another pod, no pod, or gone.
 fn origin() -> impl Strategy<Value = Option<ProcessOrigin>> {
     prop_oneof![
