@@ -107,7 +107,9 @@ impl History {
     ) {
         for (node, samples) in reports {
             self.record_node(node, samples, step);
-            samples.iter().for_each(|sample| self.recording.add(sample));
+            for sample in samples {
+                self.recording.add(sample);
+            }
         }
     }
 
