@@ -118,7 +118,7 @@ impl ChangeKind {
 /// Maximum length of an object or value in bytes.
 const MAX_VALUE_BYTES: usize = 128;
 /// Maximum length of a message in bytes.
-const MAX_MESSAGE_BYTES: usize = 256;
+const MAX_MESSAGE_BYTES: usize = 512;
 
 impl Change {
     /// Change of `kind` to a new value, without object, previous value and message.

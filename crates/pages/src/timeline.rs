@@ -9,10 +9,14 @@ use octavo_store::fleet::Node;
 
 use super::badges::{count_noun, format_age, format_time, millis, printable};
 
+/// Number of entries that are visible at first.
+const MAX_LATEST: usize = 10;
+
 /// Timeline of a node, newest entry first.
 #[derive(Debug)]
 pub(super) struct Timeline {
-    pub(super) entries: Vec<TimelineEntry>,
+    pub(super) latest: Vec<TimelineEntry>,
+    pub(super) earlier: Vec<TimelineEntry>,
     /// Begin of the record of changes.
     pub(super) since: String,
     /// Changes that are no longer recorded, as a sentence.
@@ -55,8 +59,10 @@ impl Timeline {
         entries.sort_by_key(|entry| entry.age_ms);
         let dropped = usize::try_from(node.changes.dropped()).unwrap_or(usize::MAX);
         let older = count_noun(dropped, "older change is", "older changes are");
+        let earlier = entries.split_off(entries.len().min(MAX_LATEST));
         Some(Self {
-            entries,
+            latest: entries,
+            earlier,
             since: format_time(clock.wall(Moment::after_start(node.changes.since()))),
             dropped: (dropped > 0).then(|| format!("{older} no longer recorded.")),
         })

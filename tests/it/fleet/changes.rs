@@ -64,7 +64,10 @@ async fn changes_of_devices_driver_and_agent_are_recorded() {
     assert!(newest["message"].as_str().unwrap().starts_with("failing: "), "{newest}");
     assert_eq!((&newest["count"], &newest["firstTime"]), (&1.into(), &newest["time"]));
 
-    machine.change(|world| world.reload_driver(Some("580.95.05")));
+    machine.change(|world| {
+        world.processes.clear();
+        world.reload_driver(Some("580.95.05"))
+    });
     let driver = "driver NVIDIA driver 570.133.20 580.95.05";
     recorded(&api, "mixed", &[driver]).await;
     assert!(agent.stop().success());

@@ -7,12 +7,13 @@ use octavo_model::inventory::NvmlState;
 use octavo_model::reason::Reason;
 use octavo_model::reported::Reported;
 use octavo_model::resource::ResourceName;
-use octavo_model::text::first_names;
+use octavo_model::text::{count_noun, first_names};
 use octavo_model::tone::Tone;
 
 use super::{Change, ChangeKind, MAX_ENTRIES};
 use crate::summary::{
-    DeviceFacts, DevicePlace, DeviceSummary, HealthState, LayoutSummary, NodeSummary, SharedUnits,
+    DeviceFacts, DevicePlace, DeviceSummary, HealthState, LayoutSummary, NodeSummary, Replicas,
+    SharedUnits,
 };
 
 /// Run of the agent that reports a node.
@@ -78,7 +79,7 @@ struct KnownLayout {
 }
 
 /// Maximum number of devices that a change names.
-const MAX_NAMED: usize = 8;
+const MAX_NAMED: usize = 4;
 
 impl Baseline {
     /// Compares the connection of the agent and the timeliness of its reports with the last known ones, and remembers
@@ -107,14 +108,17 @@ impl Baseline {
         let mut changes = Vec::new();
         self.compare_run(report.agent, &mut changes);
         self.compare_drivers(report.summary, &mut changes);
+        let layout = report.summary.layout.as_ref();
+        let is_changing = layout.is_some_and(|layout| layout.is_changing);
         // The devices of a driver that is being loaded look as if they had none.
         if report.summary.nvml != NvmlState::Loading {
-            let layout = report.summary.layout.as_ref();
-            let is_changing = layout.is_some_and(|layout| layout.is_changing);
             self.compare_devices(report.devices, is_changing, &mut changes);
         }
-        self.compare_layout(report.agent.epoch, report.summary.layout.as_ref(), &mut changes);
-        self.compare_sharing(report, &mut changes);
+        self.compare_layout(report.agent.epoch, layout, &mut changes);
+        // Partitions that are being changed cannot be allocated.
+        if !is_changing {
+            self.compare_sharing(report, &mut changes);
+        }
         if is_first {
             changes.clear();
         }
@@ -263,7 +267,9 @@ impl Baseline {
     }
 
     fn compare_sharing(&mut self, report: &Report<'_>, changes: &mut Vec<Change>) {
-        let Some(sharing) = &report.summary.sharing_status else {
+        let sharing = report.summary.sharing_status.as_ref();
+        // A pending state follows each change of the kubelet and lasts for moments.
+        let Some(sharing) = sharing.filter(|one| one.state != Reason::SharingPending) else {
             return;
         };
         if let Some((state, units)) = &self.sharing
@@ -273,11 +279,13 @@ impl Baseline {
             return;
         }
         let (state, units) = self.sharing.take().unzip();
-        if state.as_ref() != Some(&sharing.state) {
+        let needs_attention = sharing.needs_attention();
+        // A node that begins to report an allocation as desired has not changed.
+        let is_news = state.as_ref().map_or(needs_attention, |state| *state != sharing.state);
+        if is_news {
             let (from, to) = (state.as_ref().map(Reported::as_str), Some(sharing.state.as_str()));
             let change = Change::between(ChangeKind::Allocation, from, to);
-            let change = change.because(sharing.message.as_deref());
-            changes.push(change.attention(sharing.needs_attention()));
+            changes.push(change.because(sharing.message.as_deref()).attention(needs_attention));
         }
         let units = units.unwrap_or_default();
         changes.extend(changed_replicas(&units, &sharing.units));
@@ -347,20 +355,38 @@ impl DeviceChanges {
     }
 }
 
-/// Names of devices: `GPU 0 to GPU 7` if their numbers are consecutive, otherwise the first few.
+/// Names of devices and the number of partitions: `GPU 0 to GPU 7`, or `GPU 2, GPU 5 and 3 partitions`.
 fn object(names: &[String]) -> String {
-    let numbered = |name: &String| {
+    let (partitions, devices): (Vec<&String>, Vec<&String>) =
+        names.iter().partition(|name| name.starts_with("MIG-"));
+    let devices = device_names(&devices);
+    let count = count_noun(partitions.len(), "partition", "partitions");
+    match (partitions.as_slice(), devices.is_empty()) {
+        ([], _) => devices,
+        ([one], true) => (*one).clone(),
+        (_, true) => count,
+        (_, false) => format!("{devices} and {count}"),
+    }
+}
+
+/// First and last name if the numbers are consecutive, otherwise the first few.
+fn device_names(names: &[&String]) -> String {
+    let numbered = |name: &&String| {
         let (noun, number) = name.rsplit_once(' ')?;
         Some((noun.to_owned(), number.parse::<usize>().ok()?))
     };
     let numbers: Option<Vec<(String, usize)>> = names.iter().map(numbered).collect();
-    if let Some(numbers) = numbers
-        && let [(noun, start), _, .., (_, end)] = numbers.as_slice()
+    let Some(mut numbers) = numbers else {
+        return first_names(names, MAX_NAMED);
+    };
+    numbers.sort_unstable();
+    if let [(noun, start), _, .., (_, end)] = numbers.as_slice()
         && numbers.iter().zip(*start..).all(|(one, expected)| one == &(noun.clone(), expected))
     {
         return format!("{noun} {start} to {noun} {end}");
     }
-    first_names(names, MAX_NAMED)
+    let names = numbers.iter().map(|(noun, number)| format!("{noun} {number}"));
+    first_names(&names.collect::<Vec<_>>(), MAX_NAMED)
 }
 
 /// State of a layout; a problem without a state counts as one.
@@ -378,11 +404,11 @@ fn drain_phase(drain: &str) -> (&str, &str) {
 fn changed_replicas(known: &SharedUnits, new: &SharedUnits) -> Vec<Change> {
     let names: BTreeSet<&ResourceName> = known.replicas.keys().chain(new.replicas.keys()).collect();
     let changed = names.into_iter().filter_map(|name| {
-        let (from, to) = (known.replicas.get(name), new.replicas.get(name));
+        let of = |units: &SharedUnits| units.replicas.get(name).copied().unwrap_or(Replicas::None);
+        let (from, to) = (of(known), of(new));
         (from != to).then(|| {
-            let [from, to] = [from, to].map(|replicas| replicas.map(ToString::to_string));
-            let change = Change::between(ChangeKind::Replicas, from.as_deref(), to.as_deref());
-            change.of(name.as_str())
+            let (from, to) = (from.to_string(), to.to_string());
+            Change::between(ChangeKind::Replicas, Some(&from), Some(&to)).of(name.as_str())
         })
     });
     changed.collect()

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::Change;
 
-/// Maximum number of recorded changes of a node. With texts of the maximum length, they need about 60 KiB.
+/// Maximum number of recorded changes of a node. With texts of the maximum length, they need about 75 KiB.
 pub const MAX_ENTRIES: usize = 64;
 
 /// Time after a change in which the same change is counted instead of recorded again.

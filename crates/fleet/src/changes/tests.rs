@@ -1,3 +1,5 @@
+//! Sequences of reports and their changes, and the bounded record.
+
 use std::time::Duration;
 
 use octavo_model::examples::gpu;
@@ -190,7 +192,7 @@ fn each_relevant_change_of_a_report_is_recorded() {
         (state.with(|new| new.layout = None), vec!["Desired layout: serving -> none"]),
         (
             state.with(|new| new.sharing = Some(sharing(Some(4), None))),
-            vec!["Allocation to pods: sharing-in-force", "nvidia.com/gpu: 4 replicas"],
+            vec!["nvidia.com/gpu: not shared -> 4 replicas"],
         ),
     ];
     for (new, expected) in cases {
@@ -209,8 +211,47 @@ fn replicas_and_unhealthy_units_are_recorded() {
         ["nvidia.com/gpu: not shared -> 4 replicas", "! GPU 2: not allocatable (Xid 79)"]
     );
     assert_eq!(last(&[before.clone(), after, with(Some(4), None)]), ["GPU 2: allocatable again"]);
+    let state =
+        |reason: Reason| before.with(|new| new.sharing.as_mut().unwrap().state = reason.into());
+    assert_eq!(
+        last(&[before.clone(), state(Reason::SharingPending), state(Reason::SharingRefused)]),
+        ["! Allocation to pods: sharing-in-force -> sharing-refused"]
+    );
+    assert_eq!(last(&[before.clone(), state(Reason::SharingPending), before.clone()]), [""; 0]);
     // The status is unknown, not changed.
     assert_eq!(last(&[before.clone(), State::new(), before]), [""; 0]);
+}
+
+#[test]
+fn unhealthy_partitions_are_counted() {
+    let with = |uuids: &[String]| {
+        State::new().with(|state| {
+            let mut sharing = sharing(None, Some("Xid 48"));
+            sharing.resources[0].units.extend(uuids.iter().map(|uuid| UnitStatus {
+                uuid: uuid.clone(),
+                replicas: None,
+                health: Some("Xid 48".to_owned()).into(),
+            }));
+            state.sharing = Some(sharing);
+        })
+    };
+    let mut before = State::new();
+    before.sharing = Some(sharing(None, None));
+    let partitions = ["MIG-a", "MIG-b"].map(str::to_owned);
+    for (uuids, object) in [
+        (&partitions[..0], "GPU 2"),
+        (&partitions[..1], "GPU 2 and 1 partition"),
+        (&partitions[..], "GPU 2 and 2 partitions"),
+    ] {
+        let expected = format!("! {object}: not allocatable (Xid 48)");
+        assert_eq!(last(&[before.clone(), with(uuids)]), [expected]);
+    }
+    let changing = with(&partitions).with(|new| {
+        new.layout = Some(layout("serving", Reason::Applying));
+    });
+    assert_eq!(last(&[before.clone(), changing.clone()]), ["Layout state: applied -> applying"]);
+    let expected = ["Layout state: applying -> applied"];
+    assert_eq!(last(&[before.clone(), changing, before]), expected);
 }
 
 #[test]

@@ -1,3 +1,5 @@
+//! The page of layouts and its links, without a browser.
+
 use octavo_fleet::changes::Baseline;
 use octavo_planner::reconcile::NodeLayoutStatus;
 use octavo_store::fleet::Freshness;

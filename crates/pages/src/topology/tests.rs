@@ -1,3 +1,5 @@
+//! Drawings of known topologies.
+
 use octavo_model::examples::gpu;
 use octavo_model::inventory::{Amd, DriverLayout, NvLink};
 
