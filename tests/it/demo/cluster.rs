@@ -120,8 +120,6 @@ async fn nodes_and_pods_of_cluster_agree_with_agents_and_usage() {
             && rows.iter().any(|row| row["type"] == "nvidia-t4-16gb" && row["requested"] == 2)
     })
     .await;
-    let types = demo.aggregator.get("/api/v1/types").await.json();
-    assert_eq!(types["cluster"], "demo");
     let node = demo.kubernetes.get("/api/v1/nodes/t4").await.json();
     assert_eq!(node["metadata"]["labels"]["octavo.dev/type"], "nvidia-t4-16gb");
     let managers = node["metadata"]["managedFields"].as_array().unwrap();
@@ -147,6 +145,8 @@ async fn nodes_and_pods_of_cluster_agree_with_agents_and_usage() {
     })
     .await;
     until("the other pod alone", used, |rows| !rows.contains("serving/triton-0"));
+    let types = demo.aggregator.get("/api/v1/types").await.json();
+    assert_eq!(types["cluster"], "demo");
     demo.stop();
 }
 
