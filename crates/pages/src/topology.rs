@@ -66,14 +66,7 @@ impl TopologySection {
             islands.iter().partition(|island| island.is_complete);
         let in_mesh = |at| meshes.iter().any(|mesh| mesh.members.contains(&at));
         let arcs: Vec<Pair> = pairs.iter().filter(|pair| in_mesh(pair.from)).copied().collect();
-        let items: Vec<Item> = devices
-            .iter()
-            .map(|device| Item {
-                name: title(device),
-                detail: short_address(device.pci),
-                numa: is_placed.then(|| numa(device)),
-            })
-            .collect();
+        let items: Vec<Item> = devices.iter().map(|device| item(device, is_placed)).collect();
         let summary = summary(&items, found.as_ref(), &islands);
         Some(Self {
             drawing: draw_row(&summary, &items, &bars, &arcs),
@@ -103,11 +96,7 @@ impl TopologySection {
         let name = |device: &NeuronDevice| format!("Neuron {}", device.number);
         let items: Vec<Item> = devices
             .iter()
-            .map(|device| Item {
-                name: device.number.to_string(),
-                detail: String::new(),
-                numa: None,
-            })
+            .map(|device| Item { name: name(device), detail: String::new(), numa: None })
             .collect();
         let count = count_noun(devices.len(), "Neuron device", "Neuron devices");
         let (summary, drawing) = if let Topology::Torus { rows, columns } = topology {
@@ -138,6 +127,16 @@ impl TopologySection {
         };
         Some(Self { drawing, rows: devices.iter().map(row).collect(), summary })
     }
+}
+
+/// Device with its number and address, or only its address.
+fn item(device: &Device, is_placed: bool) -> Item {
+    let address = short_address(device.pci);
+    let (name, detail) = match device.index {
+        Some(_) => (title(device), address),
+        None => (address, String::new()),
+    };
+    Item { name, detail, numa: is_placed.then(|| numa(device)) }
 }
 
 fn numa(device: &Device) -> String {

@@ -31,7 +31,7 @@ async fn device_has_one_cell_per_slice_and_shows_its_users() {
         assert_eq!(page.count(".device:first-child .is-used").await, 1);
         let whole = page.texts(".device:last-child .region").await;
         assert!(whole[0].contains("one whole GPU idle"), "{whole:?}");
-        let process = page.text(".processes tbody tr").await;
+        let process = page.text(".device .processes tbody tr").await;
         assert_eq!(process, "4711 compute gi 2 29.2 GiB");
         let facts = page.texts(".facts div").await;
         assert!(facts.contains(&"Driver 570.133.20".to_owned()), "{facts:?}");

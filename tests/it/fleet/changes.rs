@@ -38,7 +38,7 @@ async fn changes_of_devices_driver_and_agent_are_recorded() {
     let aggregator = Aggregator::start(&["--plaintext"]);
     let api = Api::at(aggregator.http);
     let machine = Machine::new(MIXED);
-    let mut agent = machine.report(&aggregator, "mixed", &[]);
+    let agent = machine.report(&aggregator, "mixed", &[]);
     let node = api.node("mixed", |node| node["devices"]["inUse"] == 1).await;
     let list = api.get("/api/v1/nodes/mixed/changes").await.json();
     let since = list["since"].as_str().unwrap();
@@ -54,8 +54,8 @@ async fn changes_of_devices_driver_and_agent_are_recorded() {
     let partitioned = "partitions GPU 2 1x 3g.40gb 1x 1g.10gb, 1x 3g.40gb";
     recorded(&api, "mixed", &[partitioned]).await;
     machine.change(|world| world.lose_gpu(Slot(1)));
-    let lost = "device-health GPU 1 ok failing";
-    let list = recorded(&api, "mixed", &[partitioned, lost]).await;
+    let failed = "device-health GPU 1 ok failing";
+    let list = recorded(&api, "mixed", &[partitioned, failed]).await;
     let newest = &list["items"][0];
     assert_eq!(
         (&newest["kind"], &newest["needsAttention"]),

@@ -9,6 +9,7 @@ use octavo_access::guard::Guard;
 use octavo_aggregator::access::guarded;
 use octavo_aggregator::rest;
 use octavo_files::config_files::LayoutFile;
+use octavo_fleet::changes::Baseline;
 use octavo_fleet::summary::{SharingSummary, UsageRank};
 use octavo_kube::cluster::WatchedCluster;
 use octavo_model::inventory::Inventory;
@@ -193,8 +194,19 @@ impl Aggregator {
         });
     }
 
+    /// Inserts a node with the record of its changes.
     fn store(&self, node: Node) {
+        let now = self.clock.now();
         self.change(|fleet| {
+            let node = match fleet.nodes.get(&node.name) {
+                None => node,
+                Some(known) => {
+                    let mut baseline = Baseline::default();
+                    baseline.update(&known.report());
+                    let changes = baseline.update(&node.report());
+                    node.with_changes(known.changes_with(changes, now))
+                }
+            };
             fleet.nodes.insert(Arc::new(node));
         });
     }

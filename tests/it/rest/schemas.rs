@@ -83,6 +83,8 @@ const QUERIES: &[(&str, &str)] = &[
     ("/api/v1/nodes/mixed-1", "/api/v1/nodes/{name}"),
     ("/api/v1/nodes/gpu-9", "/api/v1/nodes/{name}"),
     ("/api/v1/nodes/_", "/api/v1/nodes/{name}"),
+    ("/api/v1/nodes/mixed-1/changes", "/api/v1/nodes/{name}/changes"),
+    ("/api/v1/nodes/gpu-9/changes", "/api/v1/nodes/{name}/changes"),
     ("/api/v1/nodes/mixed-1/layouts", "/api/v1/nodes/{name}/layouts"),
     ("/api/v1/nodes/mixed-1/plan?layout=all-1g.10gb", "/api/v1/nodes/{name}/plan"),
     ("/api/v1/nodes/mixed-1/plan?layout=all-disabled", "/api/v1/nodes/{name}/plan"),

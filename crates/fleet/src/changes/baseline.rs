@@ -115,8 +115,9 @@ impl Baseline {
             self.compare_devices(report.devices, is_changing, &mut changes);
         }
         self.compare_layout(report.agent.epoch, layout, &mut changes);
-        // Partitions that are being changed cannot be allocated.
-        if !is_changing {
+        // Partitions that are about to be changed cannot be allocated.
+        let state = layout.and_then(|layout| layout.state.as_ref()?.known());
+        if !is_changing && state != Some(Reason::Pending) {
             self.compare_sharing(report, &mut changes);
         }
         if is_first {
@@ -180,13 +181,12 @@ impl Baseline {
         let mut all = DeviceChanges::default();
         for device in devices {
             let facts = &device.facts;
-            match self.devices.get_mut(&facts.place) {
-                Some(known) => known.compare(device, is_changing, &mut all),
-                None => {
-                    all.add(&facts.name, Change::to(ChangeKind::Device, "added"));
-                    let (facts, state) = (Arc::clone(facts), device.health.state);
-                    self.devices.insert(device.facts.place, KnownDevice { facts, state });
-                }
+            if let Some(known) = self.devices.get_mut(&facts.place) {
+                known.compare(device, is_changing, &mut all);
+            } else {
+                all.add(&facts.name, Change::to(ChangeKind::Device, "added"));
+                let (facts, state) = (Arc::clone(facts), device.health.state);
+                self.devices.insert(device.facts.place, KnownDevice { facts, state });
             }
         }
         // Several devices could claim the same place.

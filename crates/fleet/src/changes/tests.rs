@@ -121,17 +121,8 @@ fn last(reports: &[State]) -> Vec<String> {
 }
 
 #[test]
-fn each_relevant_change_of_a_report_is_recorded() {
+fn changes_of_agent_driver_and_devices_are_recorded() {
     let state = State::new();
-    let blocked = LayoutSummary {
-        message: Some("GPU 1: blocked: in use by pid 7".to_owned()),
-        ..layout("serving", Reason::Blocked)
-    };
-    let drained = LayoutSummary {
-        drain: Some("drain (affected) is evicting pods: pod a/b: refused".to_owned()),
-        ..layout("serving", Reason::Applied)
-    };
-    let manual = LayoutSummary { is_manual: true, ..layout("training", Reason::Applied) };
     let cases: Vec<(State, Vec<&str>)> = vec![
         (state.clone(), vec![]),
         (state.with(|new| new.epoch = 2), vec!["Agent: restarted"]),
@@ -177,6 +168,25 @@ fn each_relevant_change_of_a_report_is_recorded() {
             }),
             vec!["GPU 0 to GPU 3: whole -> no partition"],
         ),
+    ];
+    for (new, expected) in cases {
+        assert_eq!(last(&[state.clone(), new]), expected);
+    }
+}
+
+#[test]
+fn changes_of_layout_and_allocation_are_recorded() {
+    let state = State::new();
+    let blocked = LayoutSummary {
+        message: Some("GPU 1: blocked: in use by pid 7".to_owned()),
+        ..layout("serving", Reason::Blocked)
+    };
+    let drained = LayoutSummary {
+        drain: Some("drain (affected) is evicting pods: pod a/b: refused".to_owned()),
+        ..layout("serving", Reason::Applied)
+    };
+    let manual = LayoutSummary { is_manual: true, ..layout("training", Reason::Applied) };
+    let cases: Vec<(State, Vec<&str>)> = vec![
         (
             state.with(|new| new.layout = Some(blocked)),
             vec!["! Layout state: applied -> blocked (GPU 1: blocked: in use by pid 7)"],

@@ -1,5 +1,7 @@
 //! The page of layouts and its links, without a browser.
 
+use std::sync::Arc;
+
 use octavo_fleet::changes::Baseline;
 use octavo_planner::reconcile::NodeLayoutStatus;
 use octavo_store::fleet::Freshness;
@@ -22,7 +24,7 @@ fn insert(fleet: &mut Fleet, clock: Clock, nodes: &[(&str, NodeLayoutStatus)]) {
     let fresh = Freshness::new(clock.now(), Duration::from_hours(1));
     for (name, layout) in nodes {
         let node = node(name, &inventory(vec![device(0)]), Some(layout), fresh.clone());
-        fleet.nodes.insert(std::sync::Arc::new(node));
+        fleet.nodes.insert(Arc::new(node));
     }
 }
 
@@ -69,14 +71,14 @@ async fn recent_changes_of_the_fleet_are_newest_first_and_bounded() {
         let name = format!("n{number:02}");
         let before = layout("serving", Reason::Applied);
         insert(&mut fleet, clock, &[(&name, before)]);
-        let known = fleet.nodes.get(&name.parse().unwrap()).unwrap().clone();
+        let known = Arc::clone(fleet.nodes.get(&name.parse().unwrap()).unwrap());
         let mut baseline = Baseline::default();
         baseline.update(&known.report());
         insert(&mut fleet, clock, &[(&name, blocked("in use by pod team/holder"))]);
-        let new = fleet.nodes.get(&name.parse().unwrap()).unwrap().clone();
+        let new = Arc::clone(fleet.nodes.get(&name.parse().unwrap()).unwrap());
         let changes = baseline.update(&new.report());
         let changes = known.changes_with(changes, Moment::from_millis(1000 * number));
-        fleet.nodes.insert(std::sync::Arc::new(Node::clone(&new).with_changes(changes)));
+        fleet.nodes.insert(Arc::new(Node::clone(&new).with_changes(changes)));
     }
     let changes = recent_changes(&fleet, &clock, Moment::from_millis(60_000));
     let nodes: Vec<&str> = changes.iter().map(|change| change.node.as_str()).collect();

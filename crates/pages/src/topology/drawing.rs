@@ -136,17 +136,18 @@ pub(super) fn draw_row(title: &str, items: &[Item], bars: &[&Island], arcs: &[Pa
     let rows = bar_rows(bars);
     let bar_rows = rows.iter().map(|row| row.saturating_add(1)).max().unwrap_or_default();
     let reach = arcs.iter().map(|pair| pair.to.saturating_sub(pair.from)).max();
-    let arc_height = reach.map_or(0, arc_height);
+    let height_of_arcs = reach.map_or(0, arc_height);
     let bottom_of_bars = bar_rows.saturating_mul(BAR_STEP);
     let top = PAD
         .saturating_add(bottom_of_bars)
-        .saturating_add(arc_height)
+        .saturating_add(height_of_arcs)
         .saturating_add(if items.iter().any(|item| item.numa.is_some()) { PAD } else { 0 });
     for pair in arcs {
         let (from, to) = (middle(pair.from), middle(pair.to));
-        let height = arc_height_of(*pair);
-        let control = top.saturating_sub(height.saturating_mul(2));
-        let path = format!("M{from} {top}Q{} {control} {to} {top}", from.saturating_add(to) / 2);
+        // A quadratic curve rises half as high as its control point.
+        let control = arc_height(pair.to.saturating_sub(pair.from)).saturating_mul(2);
+        let width = to.saturating_sub(from);
+        let path = format!("M{from} {top}q{} -{control} {width} 0", width / 2);
         drawing.line(path, pair.count);
     }
     for (bar, row) in bars.iter().zip(rows) {
@@ -250,10 +251,6 @@ fn arc_height(reach: usize) -> usize {
     reach.saturating_mul(10).saturating_add(8).min(110)
 }
 
-fn arc_height_of(pair: Pair) -> usize {
-    arc_height(pair.to.saturating_sub(pair.from))
-}
-
 /// Vertical distance between the rows of a torus.
 const ROW_STEP: usize = 64;
 /// Length of a line that continues at the opposite edge.
@@ -285,20 +282,20 @@ pub(super) fn draw_torus(
             (x.saturating_add(ITEM_WIDTH / 2), y.saturating_add(ITEM_HEIGHT / 2));
         let next = STEP.saturating_add(STUB).saturating_sub(ITEM_WIDTH);
         let is_last_column = at % columns == columns.saturating_sub(1);
-        match is_last_column {
-            false => drawing.line(format!("M{right} {center}h{next}"), 2),
-            true if columns > 2 => drawing.line(format!("M{right} {center}h{STUB}"), 2),
-            true => {}
+        if !is_last_column {
+            drawing.line(format!("M{right} {center}h{next}"), 2);
+        } else if columns > 2 {
+            drawing.line(format!("M{right} {center}h{STUB}"), 2);
         }
         if at % columns == 0 && columns > 2 {
             drawing.line(format!("M{x} {center}h-{STUB}"), 2);
         }
         let gap = ROW_STEP.saturating_sub(ITEM_HEIGHT);
         let is_last_row = at / columns == rows.saturating_sub(1);
-        match is_last_row {
-            false => drawing.line(format!("M{middle} {bottom}v{gap}"), 2),
-            true if rows > 2 => drawing.line(format!("M{middle} {bottom}v{STUB}"), 2),
-            true => {}
+        if !is_last_row {
+            drawing.line(format!("M{middle} {bottom}v{gap}"), 2);
+        } else if rows > 2 {
+            drawing.line(format!("M{middle} {bottom}v{STUB}"), 2);
         }
         if at / columns == 0 && rows > 2 {
             drawing.line(format!("M{middle} {y}v-{STUB}"), 2);

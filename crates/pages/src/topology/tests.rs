@@ -35,6 +35,18 @@ fn count(drawing: &Drawing, class: &str) -> usize {
     drawing.boxes.iter().filter(|one| one.class == class).count()
 }
 
+#[test]
+fn device_without_number_is_drawn_with_its_address() {
+    let mut devices = gpus(&[Some(0), Some(0)]);
+    for device in &mut devices {
+        device.index = None;
+    }
+    let section = section(devices).unwrap();
+    let texts: Vec<&str> = section.drawing.texts.iter().map(|one| one.text.as_str()).collect();
+    assert_eq!(texts, ["NUMA node 0", "00:00.0", "01:00.0"]);
+    assert_eq!(section.rows[0].name, "GPU 0000:00:00.0");
+}
+
 /// Texts of the drawing that are not device names or addresses.
 fn labels(drawing: &Drawing) -> Vec<&str> {
     let texts = drawing.texts.iter().map(|one| one.text.as_str());
@@ -124,6 +136,7 @@ fn xgmi_hive_is_an_island() {
     let section = section(devices).unwrap();
     assert_eq!(section.summary, "2 devices, all linked. xGMI.");
     assert_eq!(section.rows[0].links, "xGMI hive 0000000000000007");
+    assert_eq!(section.drawing.texts[3].text, "GPU 0");
 }
 
 #[test]

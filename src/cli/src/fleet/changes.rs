@@ -34,11 +34,12 @@ pub(super) fn notes(list: &ChangeList) -> Vec<String> {
         return vec!["no agent reports this node, so its changes are not recorded".to_owned()];
     };
     let since = printable(&format::second(since));
-    let mut notes = Vec::new();
-    notes.push(match list.items.is_empty() {
-        true => format!("no changes since {since}, when the aggregator began to record them"),
-        false => format!("the record begins at {since}"),
-    });
+    let begin = if list.items.is_empty() {
+        format!("no changes since {since}, when the aggregator began to record them")
+    } else {
+        format!("the record begins at {since}")
+    };
+    let mut notes = vec![begin];
     if list.dropped > 0 {
         let count = usize::try_from(list.dropped).unwrap_or(usize::MAX);
         let older = count_noun(count, "older change is", "older changes are");
