@@ -21,4 +21,5 @@ cargo bench --locked --bench people
 cargo bench --locked --bench served
 cargo bench --locked --bench sharing
 cargo bench --locked --bench usage
+hack/measure-pages.sh
 exec cargo bench --locked --bench fleet -- "${2:-10000}"

@@ -102,6 +102,8 @@ open /
 take overview 'Needs attention' 'Pending pods' 'Layouts in progress'
 open /nodes
 take nodes shared-a100-04
+open /layouts
+take layouts medium
 open /map
 take map shared-a100-04
 open /teams

@@ -67,8 +67,8 @@ pub(super) struct Pair {
 }
 
 /// Distance between the left edges of two adjacent items.
-const STEP: usize = 84;
-const ITEM_WIDTH: usize = 72;
+const STEP: usize = 100;
+const ITEM_WIDTH: usize = 90;
 const ITEM_HEIGHT: usize = 40;
 /// Distance between an item and the edge of its group.
 const PAD: usize = 8;
