@@ -3,8 +3,8 @@
 #
 #   hack/measure-pages.sh [LOADS]     number of loads per page (50)
 #
-# The benchmark of the map serves the pages. First paint: from the start of the navigation until Chromium paints. Interaction: from a key or
-# click in the page until the next frame. Needs the Chromium, curl and jq that hack/setup.sh installs.
+# The benchmark of the map serves the pages. First paint: from the start of the navigation until Chromium paints. Interaction: from a key
+# in the page until the second frame after it begins. Needs the Chromium, curl and jq that hack/setup.sh installs.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 . hack/browser.sh

@@ -35,7 +35,7 @@ pub(super) struct FleetTrend {
 /// Values of an hour.
 #[derive(Debug)]
 pub(super) struct HistoryRow {
-    /// Begin of the hour.
+    /// Start of the hour.
     pub(super) time: String,
     pub(super) values: Vec<String>,
 }
@@ -116,8 +116,8 @@ impl HistorySection {
 }
 
 impl FleetTrend {
-    /// History of all devices, or of those of the visible types; `None` without any value. `prometheus` is the base URL of
-    /// Prometheus.
+    /// History of all devices, or of those of the visible types; `None` without any value, and if a visible type could be
+    /// missing in the totals. `prometheus` is the base URL of Prometheus.
     pub(super) fn new(
         history: &History,
         types: &VisibleTypes,
@@ -125,6 +125,11 @@ impl FleetTrend {
     ) -> Option<Self> {
         let (of, prometheus) = match types {
             VisibleTypes::All => ("the fleet", prometheus),
+            VisibleTypes::Only(_)
+                if !history.has_all_types(history.window(Span::Day, Step::Hour)) =>
+            {
+                return None;
+            }
             // Prometheus has the metrics of all types.
             VisibleTypes::Only(_) => ("the types that you can view", None),
         };

@@ -1,4 +1,4 @@
-//! The page of layouts: those that nodes want, their nodes by state, what blocks them, and recent changes.
+//! The page of desired layouts: their nodes by state, what blocks them, and recent changes.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -53,7 +53,7 @@ struct LayoutsPage {
     origin: String,
 }
 
-/// Layout that nodes want.
+/// Desired layout.
 #[derive(Debug)]
 struct LayoutRow {
     id: String,

@@ -1,4 +1,4 @@
-//! Layouts that nodes want: their nodes by state, and the nodes that are changed or drained.
+//! Desired layouts: their nodes by state, and the nodes that are changed or drained.
 //!
 //! The overview shows the layouts that are not applied to all of their nodes, and the page of layouts shows all.
 
@@ -42,7 +42,7 @@ pub(super) struct Rollouts {
     pub(super) href: String,
 }
 
-/// Layout that is not applied to all of its nodes.
+/// Nodes of a layout by progress.
 #[derive(Debug)]
 pub(super) struct Rollout {
     pub(super) name: String,

@@ -17,7 +17,7 @@ const MAX_LATEST: usize = 10;
 pub(super) struct Timeline {
     pub(super) latest: Vec<TimelineEntry>,
     pub(super) earlier: Vec<TimelineEntry>,
-    /// Begin of the record of changes.
+    /// Start of the record of changes.
     pub(super) since: String,
     /// Changes that are no longer recorded, as a sentence.
     pub(super) dropped: Option<String>,
@@ -30,7 +30,7 @@ pub(super) struct TimelineEntry {
     pub(super) age_ms: u64,
     pub(super) age: String,
     pub(super) time: String,
-    /// Icon of a change that needs attention, with the same meaning as the words before it.
+    /// True if the entry has an icon and a text for attention.
     pub(super) needs_attention: bool,
     pub(super) text: String,
     pub(super) details: Option<String>,

@@ -308,15 +308,18 @@ fn nvml_state(nvml: &NvmlState) -> Option<(&'static str, Option<&str>)> {
 impl KnownDevice {
     fn compare(&mut self, device: &DeviceSummary, is_changing: bool, all: &mut DeviceChanges) {
         let facts = &device.facts;
+        // Without NVML, the bus reports neither the UUID nor the number of a device. The known ones remain.
+        let is_unidentified = facts.uuid.is_none() && self.facts.uuid.is_some();
         if self.state != device.health.state {
+            let name = if is_unidentified { &self.facts.name } else { &facts.name };
             let (from, to) = (self.state.as_str(), device.health.state.as_str());
             let change = Change::between(ChangeKind::DeviceHealth, Some(from), Some(to));
             let message = device.named_issue().map(|(_, message)| message);
             let needs_attention = device.health.tone >= Tone::Warning;
-            all.add(&facts.name, change.because(message).attention(needs_attention));
+            all.add(name, change.because(message).attention(needs_attention));
             self.state = device.health.state;
         }
-        if Arc::ptr_eq(&self.facts, facts) || self.facts == *facts {
+        if is_unidentified || Arc::ptr_eq(&self.facts, facts) || self.facts == *facts {
             return;
         }
         let (known, new) = (self.facts.partitions.as_deref(), facts.partitions.as_deref());
@@ -381,7 +384,9 @@ fn device_names(names: &[&String]) -> String {
     };
     numbers.sort_unstable();
     if let [(noun, start), _, .., (_, end)] = numbers.as_slice()
-        && numbers.iter().zip(*start..).all(|(one, expected)| one == &(noun.clone(), expected))
+        && numbers.iter().enumerate().all(|(at, (name, number))| {
+            name == noun && start.checked_add(at).is_some_and(|expected| *number == expected)
+        })
     {
         return format!("{noun} {start} to {noun} {end}");
     }
@@ -395,10 +400,11 @@ fn layout_state(layout: &LayoutSummary) -> Option<Reported<Reason>> {
     layout.state.clone().or_else(notice)
 }
 
-/// Phase and details of a drain: `is evicting pods` and `pod a: refused` of `drain (all) is evicting pods: pod a: refused`.
+/// Phase and details of a drain: `evicting pods` and `pod a: refused` of `drain (all) is evicting pods: pod a: refused`.
 fn drain_phase(drain: &str) -> (&str, &str) {
     let (head, details) = drain.split_once(": ").unwrap_or((drain, ""));
-    (head.split_once(") ").map_or(head, |(_, phase)| phase), details)
+    let phase = head.split_once(") ").map_or(head, |(_, phase)| phase);
+    (phase.strip_prefix("is ").unwrap_or(phase), details)
 }
 
 fn changed_replicas(known: &SharedUnits, new: &SharedUnits) -> Vec<Change> {

@@ -17,7 +17,7 @@ pub struct ChangeList {
     pub kind: String,
     /// Name of the Kubernetes Node.
     pub node: String,
-    /// Begin of the record: the first report of the node since the aggregator started; absent for a node without an agent.
+    /// Start of the record: the first report of the node since the aggregator started; absent for a node without an agent.
     pub since: Option<String>,
     /// Number of older changes that are no longer recorded.
     pub dropped: u64,

@@ -40,7 +40,7 @@ impl ChangeLog {
         Self { since, ..Self::default() }
     }
 
-    /// Begin of the record.
+    /// Start of the record.
     pub fn since(&self) -> Duration {
         self.since
     }

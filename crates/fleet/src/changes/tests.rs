@@ -193,7 +193,7 @@ fn changes_of_layout_and_allocation_are_recorded() {
         ),
         (
             state.with(|new| new.layout = Some(drained)),
-            vec!["Drain: is evicting pods (pod a/b: refused)"],
+            vec!["Drain: evicting pods (pod a/b: refused)"],
         ),
         (
             state.with(|new| new.layout = Some(manual)),
@@ -285,6 +285,43 @@ fn unknown_values_are_compared_with_the_last_known_ones() {
         last(&[state, loading, upgraded]),
         ["NVIDIA driver: 570.133.20 -> 575.51.03", "GPU 2: whole -> no partition"]
     );
+}
+
+#[test]
+fn device_without_driver_keeps_its_identity() {
+    let state =
+        State::new().with(|new| new.devices.iter_mut().for_each(|one| one.mig = Mig::NotCapable));
+    let absent = state.with(|new| {
+        new.nvml = NvmlState::Absent { reason: "none".to_owned() };
+        for device in &mut new.devices {
+            device.condition = Condition::PciOnly { kernel_driver: None };
+            (device.uuid, device.index, device.mig) = (None, None, Mig::Unknown);
+        }
+    });
+    let changes = last(&[state.clone(), absent.clone()]);
+    assert!(changes.iter().any(|line| line.contains("GPU 0 to GPU 3: ")), "{changes:?}");
+    let replaced = state.with(|new| new.devices[0].uuid = format!("{UUID}9").parse().ok());
+    let changes = last(&[state, absent, replaced]);
+    assert!(changes.iter().any(|line| line.contains("GPU 0: replaced")), "{changes:?}");
+}
+
+#[test]
+fn numbers_of_devices_do_not_overflow() {
+    let names = |numbers: [u64; 3]| {
+        let state = State::new().with(|new| new.sharing = Some(sharing(None, None)));
+        let next = state.with(|new| {
+            let units = numbers.map(|number| UnitStatus {
+                uuid: format!("x {number}"),
+                replicas: None,
+                health: Some("failed".to_owned()).into(),
+            });
+            new.sharing.as_mut().unwrap().resources[0].units.extend(units);
+        });
+        last(&[state, next])
+    };
+    let most = u64::MAX;
+    let shown = names([most - 2, most - 1, most]);
+    assert!(shown[0].contains(&format!("x {} to x {most}", most - 2)), "{shown:?}");
 }
 
 #[test]

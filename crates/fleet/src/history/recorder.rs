@@ -211,9 +211,10 @@ impl History {
         self.totals.types.keys().map(Option::as_ref)
     }
 
-    /// Returns whether every type of the last step has totals. There can be too many types.
-    pub fn has_all_types(&self) -> bool {
-        !self.totals.is_partial
+    /// Returns whether every type has all of its totals in a window. There can be too many types.
+    pub fn has_all_types(&self, window: Window) -> bool {
+        let last_partial = self.totals.last_partial.map(|step| u64::from(step) * SAMPLE_SECONDS);
+        last_partial.is_none_or(|partial| partial < window.start())
     }
 
     #[cfg(test)]

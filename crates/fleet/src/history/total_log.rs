@@ -1,12 +1,12 @@
 //! Compressed sums of one metric of a group of devices.
 //!
 //! ```text
-//!   head, one byte: steps since the previous record (6 bits), the devices changed (1 bit), the sum changed (1 bit)
+//!   head, one byte: steps since the previous record (6 bits), the devices or the weight changed (1 bit), the sum changed (1 bit)
 //!   difference of the sum                          if the sum changed
-//!   difference of the weight, of the devices       if the devices changed
+//!   difference of the weight, of the devices       if one of them changed
 //! ```
-//! Differences are variable-length integers whose sign is in the lowest bit. A chunk has the records of 60 steps. The
-//! first one differs from 0.
+//! Differences are variable-length integers whose sign is in the lowest bit. A chunk has the records of 60 steps. Its
+//! first record is the difference from 0.
 
 use std::collections::VecDeque;
 

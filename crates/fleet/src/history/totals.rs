@@ -22,8 +22,8 @@ pub(super) struct Totals {
     /// `None` before the first sample, and if there is no room for it.
     pub(super) fleet: Option<TotalSeries>,
     pub(super) types: BTreeMap<Option<TypeName>, TotalSeries>,
-    /// True if a type of the last step has no totals, because there are too many.
-    pub(super) is_partial: bool,
+    /// Last step in which a type had no totals or lost them, because there were too many.
+    pub(super) last_partial: Option<u32>,
 }
 
 /// Sums of the step that is being recorded.
@@ -93,7 +93,9 @@ impl Totals {
     /// Adds a step, and removes what is too old. Uses at most `limit` bytes: types without a recent sample are removed
     /// first, then those that began last, then the fleet.
     pub(super) fn record(&mut self, step: u32, of: StepTotals, limit: usize) {
-        self.is_partial = of.is_partial;
+        if of.is_partial {
+            self.last_partial = Some(step);
+        }
         if of.fleet.iter().any(|sum| sum.devices > 0) {
             let fleet = self.fleet.get_or_insert_with(|| TotalSeries::new(step));
             fleet.record(step, &of.fleet);
@@ -113,7 +115,7 @@ impl Totals {
                 room = room.saturating_sub(size);
                 self.types.insert(name, series);
             } else {
-                self.is_partial = true;
+                self.last_partial = Some(step);
             }
         }
         self.drop_outdated(step);
@@ -137,7 +139,7 @@ impl Totals {
                 self.fleet = None;
                 return;
             };
-            self.is_partial |= series.last == step;
+            self.last_partial = Some(step);
             bytes = bytes.saturating_sub(series.bytes(name.as_ref()));
             let name = name.clone();
             self.types.remove(&name);

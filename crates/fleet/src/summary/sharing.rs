@@ -84,9 +84,6 @@ impl SharingSummary {
     }
 }
 
-/// Maximum number of stored reasons of unhealthy units.
-const MAX_UNHEALTHY: usize = 64;
-
 impl SharedUnits {
     fn of(status: &SharingStatus) -> Self {
         let resources = status.resources.iter();
@@ -97,7 +94,7 @@ impl SharedUnits {
         });
         Self {
             replicas: resources.map(|one| (one.name.clone(), Replicas::of(one))).collect(),
-            unhealthy: unhealthy.take(MAX_UNHEALTHY).collect(),
+            unhealthy: unhealthy.collect(),
         }
     }
 }

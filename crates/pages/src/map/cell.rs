@@ -194,9 +194,9 @@ fn neuron_cell(chip: &NeuronDevice, inventory: &Inventory) -> Cell {
 
 fn slices(picture: &SliceDiagram, usage: Option<&DeviceUsage>) -> Vec<Slice> {
     let values = |instance: u32| {
-        let mut units = usage?.units.iter();
-        let unit = units.find(|unit| unit.gpu_instance == Some(instance))?;
-        Some(Values {
+        let mut units = usage.iter().flat_map(|usage| &usage.units);
+        let unit = units.find(|unit| unit.gpu_instance == Some(instance));
+        unit.map_or_else(Values::default, |unit| Values {
             utilization: unit.utilization.map(|percent| percent.0.into()),
             memory: unit.memory.map(|memory| (memory.used, memory.total)),
             ..Values::default()
@@ -206,7 +206,7 @@ fn slices(picture: &SliceDiagram, usage: Option<&DeviceUsage>) -> Vec<Slice> {
     let slice = regions.map(|one| Slice {
         class: one.class,
         width: one.slices,
-        values: one.instance.and_then(values),
+        values: one.instance.map(values),
     });
     slice.collect()
 }
@@ -446,8 +446,8 @@ mod tests {
             cell.slices.iter().map(|slice| slice.colored(metric).class).collect::<Vec<_>>()
         };
         let by_use = ["is-used", "is-used", "is-used", "is-free"];
-        assert_eq!(classes(Metric::Utilization), ["step-1", NO_DATA, "is-used", "is-free"]);
-        assert_eq!(classes(Metric::Memory), ["step-3", "step-3", "is-used", "is-free"]);
+        assert_eq!(classes(Metric::Utilization), ["step-1", NO_DATA, NO_DATA, "is-free"]);
+        assert_eq!(classes(Metric::Memory), ["step-3", "step-3", NO_DATA, "is-free"]);
         for metric in [Metric::State, Metric::Temperature, Metric::Power] {
             assert_eq!(classes(metric), by_use);
         }

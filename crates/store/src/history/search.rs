@@ -175,7 +175,7 @@ impl Query {
     /// The totals in the history, if they are the answer. Their cost does not depend on the number of devices.
     fn totals(&self, history: &History, window: Window) -> Option<Vec<SeriesRow>> {
         let is_filtered = self.node.is_some() || self.device.is_some() || !self.selector.is_empty();
-        if is_filtered || !history.has_all_types() {
+        if is_filtered || !history.has_all_types(window) {
             return None;
         }
         let sum = |accepts: &dyn Fn(Option<&TypeName>) -> bool| {

@@ -78,7 +78,7 @@ fn notice(history: &History, window: Window) -> Option<String> {
     let status = history.status();
     if status.without_room > 0 {
         return Some(format!(
-            "{} devices and partitions have no history: --history-memory is exhausted",
+            "{} devices and partitions have no history of their own: --history-memory is exhausted",
             status.without_room
         ));
     }

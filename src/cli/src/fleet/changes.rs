@@ -28,18 +28,18 @@ fn cells(row: &ChangeRow) -> Vec<Cell> {
     ]
 }
 
-/// Returns notes about the begin of the record and about changes that it no longer contains.
+/// Returns notes about the start of the record and about changes that it no longer contains.
 pub(super) fn notes(list: &ChangeList) -> Vec<String> {
     let Some(since) = &list.since else {
         return vec!["no agent reports this node, so its changes are not recorded".to_owned()];
     };
     let since = printable(&format::second(since));
-    let begin = if list.items.is_empty() {
+    let start = if list.items.is_empty() {
         format!("no changes since {since}, when the aggregator began to record them")
     } else {
         format!("the record begins at {since}")
     };
-    let mut notes = vec![begin];
+    let mut notes = vec![start];
     if list.dropped > 0 {
         let count = usize::try_from(list.dropped).unwrap_or(usize::MAX);
         let older = count_noun(count, "older change is", "older changes are");

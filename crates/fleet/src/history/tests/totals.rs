@@ -80,7 +80,7 @@ fn device_counts_for_the_type_that_it_had() {
     assert_eq!(fleet.devices[238..], [2, 1]);
     let types: Vec<Option<&str>> = history.types().map(|name| name.map(TypeName::as_str)).collect();
     assert_eq!(types, [None, Some(before), Some(after)]);
-    assert!(history.has_all_types());
+    assert!(history.has_all_types(history.window(Span::Hour, Step::Sample)));
     // Types disappear from the totals after a day, like their devices.
     for minute in [24 * 60, 26 * 60] {
         record(&mut history, START + minute * 4, &[(0, vec![of_type(0, 60, after)])]);
@@ -97,10 +97,16 @@ fn totals_are_limited_in_types_and_memory() {
     let mut history = History::new(1 << 30);
     let nodes = [(0, types(250, 0)), (1, types(9, 0)), (2, vec![of_type(0, 10, "other")])];
     record(&mut history, START, &nodes);
-    assert_eq!((history.types().count(), history.has_all_types()), (251, true));
+    assert_eq!(
+        (history.types().count(), history.has_all_types(history.window(Span::Hour, Step::Sample))),
+        (251, true)
+    );
     let more = (0..9).map(|number| of_type(number, 10, &format!("more-{number}"))).collect();
     record(&mut history, START + 1, &[(0, types(250, 0)), (1, more)]);
-    assert_eq!((history.types().count(), history.has_all_types()), (256, false));
+    assert_eq!(
+        (history.types().count(), history.has_all_types(history.window(Span::Hour, Step::Sample))),
+        (256, false)
+    );
     // With little memory, the first types stay.
     let mut history = History::new(400_000);
     for step in START..START + 600 {
@@ -109,7 +115,7 @@ fn totals_are_limited_in_types_and_memory() {
     }
     let names: Vec<&str> = history.types().flatten().map(TypeName::as_str).collect();
     assert!(names.contains(&"type-0") && names.contains(&"type-1"), "{names:?}");
-    assert!(names.len() < 40 && !history.has_all_types());
+    assert!(names.len() < 40 && !history.has_all_types(history.window(Span::Hour, Step::Sample)));
     let window = history.window(Span::Hour, Step::Sample);
     assert_eq!(history.of_fleet(Metric::Utilization, window).devices[239], 40);
 }
