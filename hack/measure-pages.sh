@@ -7,32 +7,9 @@
 # in the page until the second frame after it begins. Needs the Chromium, curl and jq that hack/setup.sh installs.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-. hack/browser.sh
 # Seconds: the maximum time for each step. The address of the pages.
 readonly loads=${1:-50} patience=120 address=127.0.0.1:18080
-scratch=$(mktemp -d)
-
-fail() { printf 'error: %s\n' "$*" >&2; exit 1; }
-
-# until_true WHAT COMMAND...: runs the command until it succeeds
-until_true() {
-    local what=$1 end=$((SECONDS + patience))
-    shift
-    until "$@"; do
-        ((SECONDS < end)) || fail "not within $patience s: $what"
-        sleep 0.1
-    done
-}
-
-end() {
-    stop_browser
-    if [ -n "${server:-}" ]; then
-        kill "$server" 2>/dev/null || true
-        wait "$server" || true
-    fi
-    rm -rf "$scratch"
-}
-trap end EXIT
+. hack/browser.sh
 
 # row NAME: reads milliseconds, and prints a row of the table
 row() { sort -n | awk -v name="$1" '{ all[NR] = $1 } END { printf "| %s | %d | %d | %d | %d |\n", name, all[int((NR + 1) / 2)], all[int(NR * 0.99 + 0.99)], all[NR], NR }'; }
@@ -45,7 +22,7 @@ paint() {
 }
 is_painted() { [ "$(script 'return performance.getEntriesByName("first-contentful-paint").length')" = 1 ]; }
 
-# interact TEXT: runs JavaScript that changes the page, and prints the time until the frame after the next one begins, when it is visible
+# interact TEXT: runs JavaScript that changes the page, and prints the time until the second frame begins, when the change is visible
 interact() {
     browser execute/async "$(jq -n --arg text "$1" '{args: [], script: ("const done = arguments[0]; const start = performance.now();" + $text
         + "; requestAnimationFrame(() => requestAnimationFrame(() => done(performance.now() - start)))")}')"
@@ -53,9 +30,8 @@ interact() {
 
 program=$(cargo bench --locked -p octavo-pages --bench map --no-run --message-format=json |
     jq -r 'select(.reason == "compiler-artifact" and .target.name == "map") | .executable')
-echo "$address" | "$program" >"$scratch/server.log" 2>&1 &
-server=$!
-until_true "the pages" found "$scratch/server.log" 'serving on (.*)'
+start server "$program" <<<"$address"
+until_true "the pages" found server 'serving on (.*)'
 start_browser
 
 printf '| page or interaction | p50 ms | p99 ms | most ms | times |\n|---|---|---|---|---|\n'

@@ -7,40 +7,14 @@
 set -euo pipefail
 pictures=${1:+$(realpath -m -- "$1")}
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-. hack/browser.sh
 octavo=${CARGO_TARGET_DIR:-target}/debug/octavo
 pictures=${pictures:-docs/images/demo}
 # Pixels: the widths of a window and of a phone, and the maximum height. Seconds: the maximum time for a page, which includes a whole cycle
 # of the events of the demo.
 readonly wide=1280 narrow=380 max_height=1600 patience=180
-scratch=$(mktemp -d)
+. hack/browser.sh
 
 say() { printf '==> %s\n' "$*"; }
-fail() { printf 'error: %s\n' "$*" >&2; exit 1; }
-
-demo_runs() { kill -0 "$demo" 2>/dev/null || fail "octavo demo has ended: $(tail -n 20 "$scratch/demo.log")"; }
-
-# until_true WHAT COMMAND...: runs the command until it succeeds
-until_true() {
-    local what=$1 end=$((SECONDS + patience))
-    shift
-    until "$@"; do
-        ((SECONDS < end)) || fail "not within $patience s: $what"
-        demo_runs
-        sleep 0.2
-    done
-}
-
-# end: stops Chromium, chromedriver and the demo
-end() {
-    stop_browser
-    if [ -n "${demo:-}" ]; then
-        kill "$demo" 2>/dev/null || true
-        wait "$demo" || true
-    fi
-    rm -rf "$scratch"
-}
-trap end EXIT
 
 size() { devtools Emulation.setDeviceMetricsOverride "{\"width\": $1, \"height\": $2, \"deviceScaleFactor\": 1, \"mobile\": false}" >/dev/null; }
 
@@ -73,7 +47,7 @@ take() {
 }
 
 # open PATH
-open() { demo_runs && browser url "{\"url\": \"$url$1\"}" >/dev/null; }
+open() { all_run && browser url "{\"url\": \"$url$1\"}" >/dev/null; }
 
 # fill ID VALUE
 fill() { script 'document.getElementById(arguments[0]).value = arguments[1]' "$@" >/dev/null; }
@@ -82,11 +56,9 @@ fill() { script 'document.getElementById(arguments[0]).value = arguments[1]' "$@
 press() { script 'const button = document.querySelector(arguments[0]); button.form.requestSubmit(button)' "$1" >/dev/null; }
 
 mkdir -p "$pictures"
-touch "$scratch/demo.log"
 say "starting the demo"
-"$octavo" demo >"$scratch/demo.log" 2>&1 &
-demo=$!
-until_true "the address of the web pages" found "$scratch/demo.log" 'Web pages: (http://[^ /]*)'
+start demo "$octavo" demo
+until_true "the address of the web pages" found demo 'Web pages: (http://[^ /]*)'
 url=$match
 start_browser
 
