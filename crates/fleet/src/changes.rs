@@ -5,7 +5,7 @@
 //! ```
 //!
 //! A [`Baseline`] remembers the last known value of each property. A value that is unknown for a while, for example
-//! while a driver is loaded, is therefore compared with the one before. Reports that change nothing relevant, such as
+//! while a driver is loaded, is therefore compared with the previous value. Reports that change nothing relevant, such as
 //! those about processes and usage, are compared without allocations.
 
 mod baseline;
@@ -13,7 +13,7 @@ pub mod document;
 mod log;
 
 use octavo_model::reported::Reported;
-use octavo_model::text::truncate;
+use octavo_model::text::truncate_visibly;
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 use strum::{AsRefStr, IntoStaticStr, VariantArray};
@@ -39,7 +39,7 @@ pub struct Change {
     pub to: Option<String>,
     /// Human-readable reason or further detail.
     pub message: Option<String>,
-    /// Whether the new value needs attention.
+    /// True if the new value needs attention.
     pub needs_attention: bool,
 }
 
@@ -63,7 +63,7 @@ pub struct Change {
 pub enum ChangeKind {
     /// Connection of the agent.
     Connection,
-    /// Whether reports arrive in time.
+    /// Timeliness of reports.
     Reports,
     /// Version or restart of the agent.
     Agent,
@@ -127,7 +127,7 @@ impl Change {
             kind: kind.into(),
             object: None,
             from: None,
-            to: Some(bounded(to, MAX_VALUE_BYTES)),
+            to: Some(truncate_visibly(to, MAX_VALUE_BYTES)),
             message: None,
             needs_attention: false,
         }
@@ -135,19 +135,22 @@ impl Change {
 
     /// Change of `kind` from one value to another, each `None` if there is none.
     fn between(kind: ChangeKind, from: Option<&str>, to: Option<&str>) -> Self {
-        let value = |value: &str| bounded(value, MAX_VALUE_BYTES);
+        let value = |value: &str| truncate_visibly(value, MAX_VALUE_BYTES);
         Self { from: from.map(value), to: to.map(value), ..Self::to(kind, "") }
     }
 
     #[must_use]
     fn of(self, object: &str) -> Self {
-        Self { object: Some(bounded(object, MAX_VALUE_BYTES)), ..self }
+        Self { object: Some(truncate_visibly(object, MAX_VALUE_BYTES)), ..self }
     }
 
     #[must_use]
     fn because(self, message: Option<&str>) -> Self {
         let message = message.filter(|message| !message.is_empty());
-        Self { message: message.map(|message| bounded(message, MAX_MESSAGE_BYTES)), ..self }
+        Self {
+            message: message.map(|message| truncate_visibly(message, MAX_MESSAGE_BYTES)),
+            ..self
+        }
     }
 
     #[must_use]
@@ -180,15 +183,6 @@ impl Change {
             && self.from == other.from
             && self.to == other.to
     }
-}
-
-/// Start of a text; a truncated one ends with an ellipsis.
-fn bounded(text: &str, most: usize) -> String {
-    const MARK: &str = "\u{2026}";
-    if text.len() <= most {
-        return text.to_owned();
-    }
-    format!("{}{MARK}", truncate(text, most.saturating_sub(MARK.len())))
 }
 
 #[cfg(test)]

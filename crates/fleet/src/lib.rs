@@ -1,5 +1,5 @@
-//! Decisions about all nodes: counts, changes, availability, matching, hardware profiles, prices, estimates, objectives, and who
-//! may see what. Pure functions.
+//! Decisions about all nodes: counts, changes, availability, matching, hardware profiles, prices, estimates, objectives
+//! and permissions. Pure functions.
 
 pub mod accelerator_resource;
 pub mod access;

@@ -44,6 +44,15 @@ pub fn truncate(text: &str, most: usize) -> String {
     text.get(..end).unwrap_or_default().to_owned()
 }
 
+/// Returns at most `most` bytes of `text`, as [`truncate`]; a truncated text ends with an ellipsis.
+pub fn truncate_visibly(text: &str, most: usize) -> String {
+    const MARK: &str = "\u{2026}";
+    if text.len() <= most {
+        return text.to_owned();
+    }
+    format!("{}{MARK}", truncate(text, most.saturating_sub(MARK.len())))
+}
+
 /// Shortens a text to at most `most` characters: `...` replaces its middle, because names and reasons often differ only
 /// at their end.
 pub fn shorten(text: &str, most: usize) -> String {

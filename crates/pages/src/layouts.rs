@@ -43,7 +43,7 @@ struct LayoutsPage {
     frame: Frame,
     /// Notice while agents reconnect after a start.
     starting: Option<String>,
-    /// Why the aggregator's layouts may differ from its file.
+    /// Reason why the aggregator's layouts may differ from its file.
     notice: Option<String>,
     rows: Vec<LayoutRow>,
     /// Number of layouts that are not listed.
@@ -103,8 +103,8 @@ fn page(view: &FleetView, visibility: &Visibility, origin: String) -> LayoutsPag
     let (fleet, clock) = (view.listed(), view.clock());
     let now = clock.now();
     let file = view.layouts();
-    let mut layouts: Vec<(&str, LayoutNodes<'_>)> =
-        nodes_by_layout(&fleet, now).into_iter().collect();
+    let by_name = nodes_by_layout(&fleet, now);
+    let mut layouts: Vec<(&&str, &LayoutNodes<'_>)> = by_name.iter().collect();
     layouts.sort_by_key(|(_, nodes)| {
         (Reverse(nodes.counts.is_troubled()), Reverse(nodes.counts.is_unfinished()))
     });
@@ -121,7 +121,7 @@ fn page(view: &FleetView, visibility: &Visibility, origin: String) -> LayoutsPag
         notice: file.notice.as_deref().map(printable),
         rows: rows.collect(),
         more: layouts.len().saturating_sub(MAX_LAYOUTS),
-        rollouts: rollouts(&fleet, now),
+        rollouts: rollouts(&fleet, &by_name, now),
         changes: recent_changes(&fleet, clock, now),
         origin,
     }
@@ -153,7 +153,7 @@ impl LayoutRow {
     }
 }
 
-/// What blocks a layout on a node; its state if there is no explanation.
+/// Obstacle to a layout on a node; its state if there is no explanation.
 fn reason(layout: &LayoutSummary) -> Vec<TextPart> {
     let parts = obstacle(layout);
     if !parts.is_empty() {

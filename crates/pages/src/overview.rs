@@ -24,7 +24,7 @@ use super::badges::{format_age, millis, starting};
 use super::frame::Frame;
 use super::history::FleetTrend;
 use super::list::{self, EmptyFleet};
-use super::rollouts::{Rollouts, rollouts};
+use super::rollouts::{Rollouts, nodes_by_layout, rollouts};
 use super::{PageState, html, origin, redirect_to_list};
 
 #[derive(Template)]
@@ -100,7 +100,7 @@ pub(super) fn page(
         age_ms: millis(age),
         stale: is_stale,
         pending: demand::pending(availability, counter.has_cluster(), visibility),
-        rollouts: rollouts(&fleet, now),
+        rollouts: rollouts(&fleet, &nodes_by_layout(&fleet, now), now),
         origin: origin.to_owned(),
     }
 }

@@ -73,7 +73,11 @@ pub(super) struct Counts {
 }
 
 /// Collects the layouts of the nodes that report.
-pub(super) fn rollouts(fleet: &Fleet, now: Moment) -> Rollouts {
+pub(super) fn rollouts(
+    fleet: &Fleet,
+    layouts: &BTreeMap<&str, LayoutNodes<'_>>,
+    now: Moment,
+) -> Rollouts {
     let (mut nodes, mut unnamed) = (0_usize, 0_usize);
     let mut changing: Vec<(&Node, &LayoutSummary)> = Vec::new();
     for (node, layout) in nodes_with_layout(fleet, now) {
@@ -85,7 +89,6 @@ pub(super) fn rollouts(fleet: &Fleet, now: Moment) -> Rollouts {
             changing.push((node, layout));
         }
     }
-    let layouts = nodes_by_layout(fleet, now);
     let unfinished = layouts.iter().filter(|(_, nodes)| nodes.counts.is_unfinished());
     let mut layouts: Vec<Rollout> =
         unfinished.map(|(name, nodes)| rollout(name, nodes.counts)).collect();
@@ -102,7 +105,7 @@ pub(super) fn rollouts(fleet: &Fleet, now: Moment) -> Rollouts {
     }
 }
 
-/// Nodes that want the same layout.
+/// Nodes with the same desired layout.
 #[derive(Debug, Default)]
 pub(super) struct LayoutNodes<'f> {
     pub(super) counts: Counts,
@@ -110,7 +113,7 @@ pub(super) struct LayoutNodes<'f> {
     pub(super) states: BTreeMap<Option<Reported<Reason>>, u32>,
     /// Number of nodes on which a user selected the layout manually.
     pub(super) manual: u32,
-    /// All nodes, those that need attention first, then those that do not have the layout yet, then by name.
+    /// All nodes: nodes that need attention first, then nodes without the layout, then by name.
     pub(super) nodes: Vec<(&'f Node, &'f LayoutSummary)>,
 }
 
@@ -221,7 +224,7 @@ fn row(node: &Node, layout: &LayoutSummary) -> ChangingNode {
     }
 }
 
-/// What a layout waits for, or why it is not applied; empty if it is.
+/// Obstacle to a layout; empty if it is applied.
 pub(super) fn obstacle(layout: &LayoutSummary) -> Vec<TextPart> {
     // The complete text names all blockers.
     let drain = layout.problems.iter().find(|problem| problem.is_drain());

@@ -152,10 +152,14 @@ fn short_address(pci: PciAddress) -> String {
     text.strip_prefix("0000:").map_or_else(|| text.clone(), str::to_owned)
 }
 
+/// Place of each device in the drawing.
+fn places(devices: &[&Device]) -> BTreeMap<PciAddress, usize> {
+    devices.iter().map(|device| device.pci).zip(0..).collect()
+}
+
 /// Direct links between devices, each once.
 fn pairs(devices: &[&Device]) -> Vec<Pair> {
-    let place: BTreeMap<PciAddress, usize> =
-        devices.iter().map(|device| device.pci).zip(0..).collect();
+    let place = places(devices);
     let mut counts: BTreeMap<(usize, usize), usize> = BTreeMap::new();
     for (from, device) in devices.iter().enumerate() {
         let mut of_device: BTreeMap<usize, usize> = BTreeMap::new();
@@ -191,8 +195,7 @@ fn islands(devices: &[&Device], found: Option<&Interconnect>, pairs: &[Pair]) ->
     let Some(found) = found else {
         return Vec::new();
     };
-    let place: BTreeMap<PciAddress, usize> =
-        devices.iter().map(|device| device.pci).zip(0..).collect();
+    let place = places(devices);
     let domains = found.domains.iter().filter(|domain| domain.len() > 1);
     domains
         .map(|domain| {

@@ -48,7 +48,7 @@ pub(super) fn layout_status(
     }
 }
 
-pub(super) const IN_THE_WAY: [(&str, &str); 2] = [
+pub(super) const BLOCKERS: [(&str, &str); 2] = [
     (
         "blocked",
         "gi 2 (3g.40gb in slices 4-7) must be removed but is in use: pid 4711, python train.py",
@@ -69,7 +69,7 @@ pub(super) async fn blocked_machine() -> Inventory {
 async fn layout_is_shown_per_device_with_live_progress() {
     let site = Site::of_the_demo().await;
     let machine = blocked_machine().await;
-    site.set_layout_state("hgx-a100", &machine, &layout_status(&machine, 2, &IN_THE_WAY));
+    site.set_layout_state("hgx-a100", &machine, &layout_status(&machine, 2, &BLOCKERS));
     browse(&site.url.clone(), Start::default(), async move |page| {
         page.open("/nodes/mixed-l40s-a100").await;
         assert_eq!(page.count("#layout-now").await, 0, "nobody asks anything of it");
@@ -107,7 +107,7 @@ async fn layout_is_shown_per_device_with_live_progress() {
         page.open("/nodes").await;
         page.until("#node-hgx-a100 .by-layout", &["layout serving applying 7 of 8"])
             .await;
-        site.set_layout_state("hgx-a100", &machine, &layout_status(&machine, 7, &IN_THE_WAY));
+        site.set_layout_state("hgx-a100", &machine, &layout_status(&machine, 7, &BLOCKERS));
         page.until("#node-hgx-a100 .at-state .why", &[
             "GPU 1: blocked: gi 2 (3g.40gb in slices 4-7) must be removed but is in use: pid 4711, python train.py",
         ])

@@ -4,7 +4,7 @@ use octavo_planner::reconcile::NodeLayoutStatus;
 
 use super::chrome::{Start, browse};
 use super::fixture::{Site, inventory};
-use super::layout::{IN_THE_WAY, blocked_machine, layout_status};
+use super::layout::{BLOCKERS, blocked_machine, layout_status};
 
 const ENTER: &str = "\u{e007}";
 
@@ -12,7 +12,7 @@ const ENTER: &str = "\u{e007}";
 async fn rolling_out() -> Site {
     let site = Site::of_the_demo().await;
     let machine = blocked_machine().await;
-    site.set_layout_state("hgx-a100", &machine, &layout_status(&machine, 2, &IN_THE_WAY));
+    site.set_layout_state("hgx-a100", &machine, &layout_status(&machine, 2, &BLOCKERS));
     let other = inventory("rtx-pro-6000").await;
     site.set_layout_state("rtx-pro-6000", &other, &applied("batch"));
     site

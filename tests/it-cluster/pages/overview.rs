@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::chrome::{Start, browse};
 use super::fixture::{Site, inventory};
-use super::layout::{IN_THE_WAY, blocked_machine, layout_status};
+use super::layout::{BLOCKERS, blocked_machine, layout_status};
 
 const ENTER: &str = "\u{e007}";
 
@@ -14,7 +14,7 @@ async fn troubled() -> Site {
     let site = Site::of_the_demo().await;
     site.put_stale("stale", &inventory("t4").await);
     let machine = blocked_machine().await;
-    let layout = layout_status(&machine, 2, &IN_THE_WAY);
+    let layout = layout_status(&machine, 2, &BLOCKERS);
     site.set_layout_state("hgx-a100", &machine, &layout);
     site
 }

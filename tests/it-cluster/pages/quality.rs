@@ -2,7 +2,7 @@
 
 use super::chrome::{Page, Start, browse};
 use super::fixture::{Site, inventory};
-use super::layout::{IN_THE_WAY, blocked_machine, layout_status};
+use super::layout::{BLOCKERS, blocked_machine, layout_status};
 use super::profiles::cluster;
 use super::sharing::give_shares;
 
@@ -20,7 +20,7 @@ pub(super) async fn check(page: &Page, path: &str) {
 /// A node with a layout status in the list and on its page.
 async fn give_a_layout(site: &Site) {
     let machine = blocked_machine().await;
-    let layout = layout_status(&machine, 2, &IN_THE_WAY);
+    let layout = layout_status(&machine, 2, &BLOCKERS);
     site.set_layout_state("hgx-a100", &machine, &layout);
 }
 

@@ -207,7 +207,7 @@ gpus:
 ";
 
 /// A node `hopper` whose first partition is busy; the second does not report its utilization.
-async fn give_partitions(site: &Site) {
+async fn put_partitions(site: &Site) {
     let machine = Machine::new(HOPPER).observe().await;
     let gpu = &machine.devices[0];
     let instances = &gpu.mig.state().unwrap().gpu_instances;
@@ -233,7 +233,7 @@ async fn give_partitions(site: &Site) {
 #[tokio::test]
 async fn partitions_show_their_utilization_on_the_node_page_and_the_map() {
     let site = Site::empty();
-    give_partitions(&site).await;
+    put_partitions(&site).await;
     browse(&site.url, Start::default(), async |page| {
         page.open("/nodes/hopper").await;
         page.until_true("return document.querySelectorAll('.device .region').length > 2").await;
@@ -244,7 +244,7 @@ async fn partitions_show_their_utilization_on_the_node_page_and_the_map() {
         let rows = page.texts(".device .users tbody tr").await;
         assert!(rows[0].ends_with("2 GiB 40 %"), "{rows:?}");
         assert!(rows[1].ends_with("2 GiB not reported"), "{rows:?}");
-        // The whole GPU has no utilization of its own.
+        // The driver reports no utilization of the whole GPU.
         let values = page.texts(".device .values dd").await;
         assert_eq!(values[0], "not reported");
         page.assert_clean().await;

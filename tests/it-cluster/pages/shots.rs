@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::chrome::{Start, browse};
 use super::fixture::{Site, inventory};
-use super::layout::{IN_THE_WAY, blocked_machine, layout_status};
+use super::layout::{BLOCKERS, blocked_machine, layout_status};
 use super::profiles::follow;
 use super::sharing::give_notebooks;
 
@@ -43,7 +43,7 @@ async fn screenshots_of_all_pages_can_be_taken() {
         ] {
             if name == "layout" {
                 let machine = blocked_machine().await;
-                let layout = layout_status(&machine, 2, &IN_THE_WAY);
+                let layout = layout_status(&machine, 2, &BLOCKERS);
                 site.set_layout_state("hgx-a100", &machine, &layout);
             }
             if name == "sharing" {

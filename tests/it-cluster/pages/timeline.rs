@@ -4,7 +4,7 @@ use octavo_model::inventory::{Condition, Inventory};
 
 use super::chrome::{Start, browse};
 use super::fixture::{Site, inventory};
-use super::layout::{IN_THE_WAY, blocked_machine, layout_status};
+use super::layout::{BLOCKERS, blocked_machine, layout_status};
 
 fn failing(machine: &Inventory, device: usize) -> Inventory {
     let mut machine = machine.clone();
@@ -25,7 +25,7 @@ async fn timeline_shows_what_changed_newest_first() {
         site.put("hgx-a100", &failing(&machine, 7));
         let failed = "Needs attention: GPU 7: ok -> failing failing: GPU is lost";
         page.until_text("#timeline .what", |text| text == failed).await;
-        site.set_layout_state("hgx-a100", &machine, &layout_status(&machine, 2, &IN_THE_WAY));
+        site.set_layout_state("hgx-a100", &machine, &layout_status(&machine, 2, &BLOCKERS));
         page.until_true("return document.querySelectorAll('#timeline li').length === 7").await;
         let texts = page.texts("#timeline .what").await;
         assert!(texts.iter().any(|text| text.contains("GPU 7: failing -> ok")), "{texts:?}");

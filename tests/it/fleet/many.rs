@@ -232,5 +232,5 @@ async fn i10_watchers_that_do_not_read_delay_no_agent() {
         within("the last change of each agent", watching),
         within("the last state of each agent", reading)
     );
-    assert!(shown <= 3 * AGENTS, "{shown} events were kept for it");
+    assert!(shown <= 3 * AGENTS, "{shown} events were retained for it");
 }

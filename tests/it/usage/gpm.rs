@@ -100,7 +100,7 @@ async fn partitions_of_a_hopper_gpu_report_their_utilization_from_the_second_sam
     assert_eq!(utilization(&first, 0), [None, None]);
     let readings = until(&handle, [Some(80), Some(0)]).await;
     assert_eq!(utilization(&readings, 1), [None], "an A100 has no GPM");
-    // The whole GPU has no utilization of its own.
+    // The driver reports no utilization of the whole GPU.
     assert_eq!(readings[0].metrics.compute, None);
     let memory = readings.iter().flat_map(|reading| &reading.partitions);
     assert!(memory.clone().all(|partition| partition.memory.is_some()), "{readings:#?}");

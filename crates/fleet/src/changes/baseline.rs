@@ -68,7 +68,7 @@ struct KnownDevice {
     state: HealthState,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 struct KnownLayout {
     /// Run of the agent that reported it.
     epoch: u64,
@@ -231,30 +231,26 @@ impl Baseline {
             known.epoch = epoch;
             return;
         }
-        let known = self.layout.take();
-        let known_name = known.as_ref().and_then(|known| known.name.as_deref());
-        let name = layout.name.as_deref();
-        let was_manual = known.as_ref().is_some_and(|known| known.is_manual);
-        if known_name != name || was_manual != layout.is_manual {
-            let manual = match (was_manual, layout.is_manual) {
+        let known = self.layout.take().unwrap_or_default();
+        if known.name != layout.name || known.is_manual != layout.is_manual {
+            let manual = match (known.is_manual, layout.is_manual) {
                 (_, true) => Some("selected manually"),
                 (true, false) => Some("no longer selected manually"),
                 (false, false) => None,
             };
-            changes.push(Change::between(ChangeKind::Layout, known_name, name).because(manual));
+            let (from, to) = (known.name.as_deref(), layout.name.as_deref());
+            changes.push(Change::between(ChangeKind::Layout, from, to).because(manual));
         }
-        let known_state = known.as_ref().and_then(|known| known.state.as_ref());
-        if known_state != state.as_ref() {
-            let (from, to) =
-                (known_state.map(Reported::as_str), state.as_ref().map(Reported::as_str));
+        if known.state != state {
+            let [from, to] =
+                [&known.state, &state].map(|state| state.as_ref().map(Reported::as_str));
             let change = Change::between(ChangeKind::LayoutState, from, to);
             let change = change.because(layout.message.as_deref());
             changes.push(change.attention(layout.needs_attention()));
         }
-        let known_drain = known.as_ref().and_then(|known| known.drain.as_deref());
-        if known_drain != drain.map(|(phase, _)| phase) {
+        if known.drain.as_deref() != drain.map(|(phase, _)| phase) {
             let (phase, message) = drain.unwrap_or(("ended", ""));
-            let change = Change::between(ChangeKind::Drain, known_drain, Some(phase));
+            let change = Change::between(ChangeKind::Drain, known.drain.as_deref(), Some(phase));
             changes.push(change.because(Some(message)));
         }
         self.layout = Some(KnownLayout {
@@ -268,7 +264,7 @@ impl Baseline {
 
     fn compare_sharing(&mut self, report: &Report<'_>, changes: &mut Vec<Change>) {
         let sharing = report.summary.sharing_status.as_ref();
-        // A pending state follows each change of the kubelet and lasts for moments.
+        // Each change of the kubelet briefly causes a pending state.
         let Some(sharing) = sharing.filter(|one| one.state != Reason::SharingPending) else {
             return;
         };

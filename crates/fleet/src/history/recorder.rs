@@ -13,7 +13,7 @@ use super::metric::Metric;
 use super::sample::DeviceSample;
 use super::series::{Series, chunk_of};
 use super::sum::{Points, SeriesSum};
-use super::totals::{StepTotals, TotalSeries, Totals};
+use super::totals::{StepTotals, Totals};
 use super::window::{Span, Step, Window};
 
 /// History of all nodes. A clone is cheap, and does not change.
@@ -191,7 +191,7 @@ impl History {
 
     /// One metric of all devices, without decoding their series.
     pub fn of_fleet(&self, metric: Metric, window: Window) -> Points {
-        total(metric, window, self.totals.fleet.iter())
+        SeriesSum::of_totals(metric, window, &self.totals.fleet)
     }
 
     /// One metric of the devices of the accepted types, without decoding their series. `None` is the unknown type. A device
@@ -203,7 +203,7 @@ impl History {
         mut accepts: impl FnMut(Option<&TypeName>) -> bool,
     ) -> Points {
         let types = self.totals.types.iter().filter(|(name, _)| accepts(name.as_ref()));
-        total(metric, window, types.map(|(_, series)| series))
+        SeriesSum::of_totals(metric, window, types.map(|(_, series)| series))
     }
 
     /// Types with totals, ordered by name; `None` is the unknown type.
@@ -347,17 +347,6 @@ impl Waiting {
     fn sum(self) -> usize {
         self.devices.saturating_add(self.partitions)
     }
-}
-
-/// Points of the sum of several groups.
-fn total<'a>(
-    metric: Metric,
-    window: Window,
-    groups: impl Iterator<Item = &'a TotalSeries>,
-) -> Points {
-    let mut sum = SeriesSum::new(metric, window);
-    groups.for_each(|series| sum.add_total(series));
-    sum.points()
 }
 
 /// Bytes of memory of a node's series; 0 without any.

@@ -57,8 +57,21 @@ impl SeriesSum {
         }
     }
 
+    /// Returns the values of several groups by point.
+    pub(super) fn of_totals<'a>(
+        metric: Metric,
+        window: Window,
+        groups: impl IntoIterator<Item = &'a TotalSeries>,
+    ) -> Points {
+        let mut sum = Self::new(metric, window);
+        for group in groups {
+            sum.add_total(group);
+        }
+        sum.points()
+    }
+
     /// Adds the devices of a group.
-    pub(super) fn add_total(&mut self, total: &TotalSeries) {
+    fn add_total(&mut self, total: &TotalSeries) {
         let (metric, start, units) = (self.metric, self.window.start_unit(), &mut self.units);
         total.for_each(metric, self.window.span(), start, |unit, sum| {
             let place = unit.checked_sub(start).and_then(|place| usize::try_from(place).ok());

@@ -89,7 +89,7 @@ impl TotalLog {
         self.chunks.is_empty()
     }
 
-    /// Bytes of memory besides its own size.
+    /// Bytes of memory on the heap.
     pub(super) fn bytes(&self) -> usize {
         let chunks = self.chunks.capacity().saturating_mul(size_of::<(u32, Vec<u8>)>());
         self.chunks.iter().fold(chunks, |sum, (_, records)| sum.saturating_add(records.capacity()))

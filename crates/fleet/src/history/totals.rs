@@ -90,8 +90,8 @@ fn add(sums: &mut MetricSums, of: &DeviceSample) {
 }
 
 impl Totals {
-    /// Adds a step, and removes what is too old. Uses at most `limit` bytes: types without a recent sample are removed
-    /// first, then those that began last, then the fleet.
+    /// Adds a step, and removes old values. Uses at most `limit` bytes: removes types without a recent sample first, then
+    /// the types that were added last, then the fleet.
     pub(super) fn record(&mut self, step: u32, of: StepTotals, limit: usize) {
         if of.is_partial {
             self.last_partial = Some(step);

@@ -2,7 +2,7 @@
 
 use octavo_model::reason::Reason;
 use octavo_model::reported::Reported;
-use octavo_model::text::truncate;
+use octavo_model::text::truncate_visibly;
 use octavo_model::tone::Tone;
 use octavo_planner::reconcile::{ApplyState, NodeLayoutStatus};
 
@@ -44,10 +44,7 @@ const MAX_LAYOUT_PROBLEMS: usize = 64;
 
 /// Returns an explanation of bounded length. A truncated one ends with an ellipsis.
 pub(super) fn problem_text(text: &str) -> String {
-    if text.len() <= MAX_PROBLEM_BYTES {
-        return text.to_owned();
-    }
-    format!("{}\u{2026}", truncate(text, MAX_PROBLEM_BYTES))
+    truncate_visibly(text, MAX_PROBLEM_BYTES)
 }
 
 impl LayoutProblem {

@@ -31,7 +31,7 @@ use crate::error::{DriverError, NvmlCode, Remedy};
 /// multiprocessors, in percent of the GPU instance (`nvml.h`, `nvmlGpmMetricId_t`). The first alone can be too low: DCGM
 /// reports at most 50 % for a busy `2g` and 33 % for a `3g` instance of an A100 with one compute instance (NVIDIA/DCGM issue
 /// 138). While a multiprocessor is busy, a program runs, so the second is a lower limit of the first.
-const METRICS: [u32; 2] =
+const METRICS: [u32; METRIC_COUNT as usize] =
     [nvmlGpmMetricId_t_NVML_GPM_METRIC_GRAPHICS_UTIL, nvmlGpmMetricId_t_NVML_GPM_METRIC_SM_UTIL];
 const METRIC_COUNT: u32 = 2;
 
@@ -98,7 +98,7 @@ impl GpmSampler {
             Ok(()) => self.is_supported = Some(support.isSupportedDevice != 0),
             Err(error) if error.remedy() == Remedy::Unavailable => self.is_supported = Some(false),
             // The next reading asks again.
-            Err(error) => return unless_fatal(error).map(|()| false),
+            Err(error) => return ignore_unless_fatal(error).map(|()| false),
         }
         Ok(self.is_supported.unwrap_or_default())
     }
@@ -120,7 +120,7 @@ impl GpmSampler {
             // The instance may have been destroyed, or the sample may be the first after an error.
             Err(error) => {
                 self.last.remove(&instance.id);
-                return unless_fatal(error).map(|()| None);
+                return ignore_unless_fatal(error).map(|()| None);
             }
         };
         let previous = self.last.remove(&instance.id);
@@ -128,7 +128,7 @@ impl GpmSampler {
             None => None,
             Some(previous) => match difference(*gpu, &previous.buffer, &buffer) {
                 Ok(utilization) => utilization,
-                Err(error) => unless_fatal(error).map(|()| None)?,
+                Err(error) => ignore_unless_fatal(error).map(|()| None)?,
             },
         };
         self.spare = previous.map(|previous| previous.buffer);
@@ -138,8 +138,8 @@ impl GpmSampler {
     }
 }
 
-/// Returns an error that concerns the whole library.
-fn unless_fatal(error: DriverError) -> Result<(), DriverError> {
+/// Ignores an error, unless it concerns the whole library.
+fn ignore_unless_fatal(error: DriverError) -> Result<(), DriverError> {
     if error.remedy() == Remedy::Reinitialize { Err(error) } else { Ok(()) }
 }
 

@@ -36,7 +36,7 @@ use tower::ServiceExt;
 
 use super::attention::MAX_LINES;
 use super::{capacity, demand, health};
-use crate::rollouts::rollouts;
+use crate::rollouts::{nodes_by_layout, rollouts};
 use crate::tests::{get, text};
 
 const H200: &str = "nvidia-h200-141gb";
@@ -462,7 +462,7 @@ fn unnamed_and_many_layouts_are_counted() {
     let invalid =
         NodeLayoutStatus { notice: Some("invalid file".to_owned()), ..NodeLayoutStatus::default() };
     fleet.nodes.insert(Arc::new(node("invalid", &healthy, Some(&invalid), fresh.clone())));
-    let found = rollouts(&fleet, clock.now());
+    let found = rollouts(&fleet, &nodes_by_layout(&fleet, clock.now()), clock.now());
     assert_eq!((found.nodes, found.unnamed, found.layouts.len()), (1, 1, 0));
     for number in 0..23 {
         let layout = NodeLayoutStatus {
@@ -472,7 +472,7 @@ fn unnamed_and_many_layouts_are_counted() {
         let name = format!("node-{number}");
         fleet.nodes.insert(Arc::new(node(&name, &healthy, Some(&layout), fresh.clone())));
     }
-    let found = rollouts(&fleet, clock.now());
+    let found = rollouts(&fleet, &nodes_by_layout(&fleet, clock.now()), clock.now());
     assert_eq!((found.layouts.len(), found.more_layouts), (20, 3));
     assert_eq!(found.layouts[0].words, "applied on 0 of 1 node");
     assert_eq!((found.rows.len(), found.more), (20, 3));
@@ -482,7 +482,7 @@ fn unnamed_and_many_layouts_are_counted() {
 async fn linked_list_has_the_nodes_whose_layout_is_in_progress() {
     let clock = Clock::start();
     let fleet = fleet(200, clock);
-    let found = rollouts(&fleet, clock.now());
+    let found = rollouts(&fleet, &nodes_by_layout(&fleet, clock.now()), clock.now());
     let (_fleet, view) = view_of(fleet, clock);
     let list = text(get(&view, &found.href).await).await;
     assert_eq!(list.matches(" data-row ").count(), found.rows.len() + found.more, "{}", found.href);

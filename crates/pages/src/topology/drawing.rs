@@ -1,7 +1,7 @@
 //! Drawing of a topology: boxes, lines and texts with coordinates in pixels.
 
 /// Drawing as an SVG.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Drawing {
     /// Accessible description.
     pub(crate) title: String,
@@ -53,7 +53,7 @@ pub(super) struct Item {
 pub(super) struct Island {
     pub(super) members: Vec<usize>,
     pub(super) label: String,
-    /// Whether every pair of devices has a direct link.
+    /// True if every pair of devices has a direct link.
     pub(super) is_complete: bool,
 }
 
@@ -84,17 +84,6 @@ const LETTER_WIDTH: usize = 7;
 const MAX_STROKE: usize = 6;
 
 impl Drawing {
-    fn empty(title: &str) -> Self {
-        Self {
-            title: title.to_owned(),
-            width: 0,
-            height: 0,
-            boxes: Vec::new(),
-            lines: Vec::new(),
-            texts: Vec::new(),
-        }
-    }
-
     fn rectangle(
         &mut self,
         class: &'static str,
@@ -129,7 +118,7 @@ impl Drawing {
 /// Draws items side by side in boxes of their groups. Islands are bars above them, with a line to each member; further
 /// direct links are arcs.
 pub(super) fn draw_row(title: &str, items: &[Item], bars: &[&Island], arcs: &[Pair]) -> Drawing {
-    let mut drawing = Drawing::empty(title);
+    let mut drawing = Drawing { title: title.to_owned(), ..Drawing::default() };
     let lefts = lefts(items);
     let middle =
         |at: usize| lefts.get(at).copied().unwrap_or_default().saturating_add(ITEM_WIDTH / 2);
@@ -266,7 +255,7 @@ pub(super) fn draw_torus(
     if columns == 0 || rows.checked_mul(columns)? != items.len() {
         return None;
     }
-    let mut drawing = Drawing::empty(title);
+    let mut drawing = Drawing { title: title.to_owned(), ..Drawing::default() };
     let start = PAD.saturating_add(STUB);
     let corner = |at: usize| {
         let (row, column) = (at / columns, at % columns);

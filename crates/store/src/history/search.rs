@@ -191,13 +191,11 @@ impl Query {
                 };
                 types.map(row).collect()
             }
-            Grouping::All => {
-                let all = |_| match self.types.as_slice() {
-                    [] => grouped(history.of_fleet(self.metric, window)),
-                    _ => sum(&|name| self.accepts_type(name)),
-                };
-                types.next().map(all).into_iter().collect()
+            Grouping::All if types.next().is_none() => Vec::new(),
+            Grouping::All if self.types.is_empty() => {
+                vec![grouped(history.of_fleet(self.metric, window))]
             }
+            Grouping::All => vec![sum(&|name| self.accepts_type(name))],
         };
         Some(rows)
     }

@@ -120,7 +120,7 @@ fn sample(call: &Call<'_>, handle: SampleHandle) -> Result<Sample, Code> {
     with_gpm_samples(|samples| samples.get_mut(number)?.ok_or(Code::InvalidArgument))
 }
 
-/// Metrics that the simulator does not know return `NOT_SUPPORTED`, each on its own.
+/// Metrics that the simulator does not know return `NOT_SUPPORTED` individually.
 fn answered(
     (compute, memory): (f64, f64),
     requested: sys::nvmlGpmMetric_t,
