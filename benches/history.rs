@@ -13,7 +13,7 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
-use octavo_fleet::history::{
+use octavo_history::{
     DeviceSample, History, Metric, SAMPLE_SECONDS, Sample, SeriesKey, SeriesSum, Span, Step,
 };
 use octavo_model::id::{NodeName, PciAddress};

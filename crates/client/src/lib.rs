@@ -6,7 +6,6 @@
 //! url.rs       paths and parameters, percent-encoded
 //! error.rs     errors, and advice about each
 //! events.rs    the stream of changes
-//! redaction.rs removal of secrets and names from texts
 //! token.rs     the bearer token
 //! ```
 //!
@@ -16,7 +15,6 @@
 mod connector;
 mod error;
 mod events;
-pub mod redaction;
 mod settings;
 mod token;
 mod url;

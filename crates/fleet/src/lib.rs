@@ -10,7 +10,6 @@ pub mod cluster;
 pub mod credential;
 pub mod estimate;
 pub mod hardware_profile;
-pub mod history;
 pub mod matching;
 pub mod measured_speed;
 pub mod price;

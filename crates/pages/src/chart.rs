@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use octavo_fleet::history::{Metric, Points, Span};
+use octavo_history::{Metric, Points, Span};
 
 /// Chart of one metric. The template `parts::trend` draws it.
 #[derive(Debug)]

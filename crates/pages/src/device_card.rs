@@ -1,6 +1,6 @@
 //! Attributes of a device, line by line.
 
-use octavo_fleet::history::History;
+use octavo_history::History;
 use octavo_model::id::NodeName;
 use octavo_model::inventory::{
     Condition, Device, DeviceProcesses, NvmlState, Process, ProcessKind, Vendor,

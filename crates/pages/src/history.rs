@@ -1,7 +1,7 @@
 //! History of the fleet, a type, a node and its devices.
 
 use octavo_fleet::access::VisibleTypes;
-use octavo_fleet::history::{History, Metric, Points, SeriesKey, SeriesSum, Span, Step, Window};
+use octavo_history::{History, Metric, Points, SeriesKey, SeriesSum, Span, Step, Window};
 use octavo_model::id::{NodeName, PciAddress, TypeName};
 use octavo_node::sharing::usage::UnitUsage;
 use octavo_store::history::timestamp;
@@ -175,7 +175,7 @@ pub(super) fn device_trends(
 
 #[cfg(test)]
 mod tests {
-    use octavo_fleet::history::{DeviceSample, Sample};
+    use octavo_history::{DeviceSample, Sample};
     use octavo_model::quantity::Mebibytes;
 
     use super::*;

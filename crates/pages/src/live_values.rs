@@ -1,6 +1,6 @@
 //! Current values of a device: utilization, memory, temperature and power. A value that is not reported is never shown as zero.
 
-use octavo_fleet::history::Metric;
+use octavo_history::Metric;
 use octavo_model::inventory::{Condition, Device};
 use octavo_model::quantity::Mebibytes;
 use octavo_node::sharing::usage::DeviceUsage;

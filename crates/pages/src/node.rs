@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use askama::Template;
 use octavo_files::config_files::LayoutFileSnapshot;
-use octavo_fleet::history::History;
 use octavo_fleet::summary::DeviceCounts;
 use octavo_fleet::type_source::TypeSource;
+use octavo_history::History;
 use octavo_model::interconnect::{self, Interconnect, InterconnectKind};
 use octavo_model::inventory::{Inventory, Neuron, NvmlState, Topology};
 use octavo_model::slices::words::LEGEND;

@@ -1,6 +1,6 @@
 //! Links to graphs in Prometheus, with queries of the agents' metrics.
 
-use octavo_fleet::history::Metric;
+use octavo_history::Metric;
 use octavo_model::id::NodeName;
 
 use super::address::encoded;

@@ -7,12 +7,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use octavo_fleet::changes::{AgentRun, Change, ChangeLog, Report};
-use octavo_fleet::history::DeviceSample;
 use octavo_fleet::summary::{
     DeviceCounts, DeviceSummary, LayoutSummary, NodeProblem, NodeState, NodeSummary,
     SharingSummary, TypeCounts, UsageRank,
 };
 use octavo_fleet::type_source::TypeSource;
+use octavo_history::DeviceSample;
 use octavo_model::id::{NodeName, TypeName};
 use octavo_model::inventory::Inventory;
 use octavo_model::reason::Reason;

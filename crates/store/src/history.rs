@@ -6,7 +6,7 @@ mod search;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use jiff::Timestamp;
-use octavo_fleet::history::{DeviceSample, History};
+use octavo_history::{DeviceSample, History};
 use octavo_model::id::NodeName;
 use tokio::task::yield_now;
 
@@ -69,7 +69,7 @@ pub fn timestamp(seconds: u64) -> Timestamp {
 
 #[cfg(test)]
 mod tests {
-    use octavo_fleet::history::{Sample, SeriesKey};
+    use octavo_history::{Sample, SeriesKey};
     use octavo_model::id::PciAddress;
     use octavo_model::quantity::Mebibytes;
 

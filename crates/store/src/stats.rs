@@ -1,6 +1,6 @@
 //! Metrics of the aggregator itself.
 
-use octavo_fleet::history::HistoryStatus;
+use octavo_history::HistoryStatus;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;

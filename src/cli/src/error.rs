@@ -20,6 +20,7 @@ use octavo_kube::hardware_profiles::WriteError;
 use octavo_model::inventory::NvmlState;
 use octavo_model::text::first_names;
 use octavo_planner::layout::ExportError;
+use octavo_support_bundle::ContentsError;
 use octavo_toolkit::error::chain;
 use thiserror::Error;
 
@@ -165,9 +166,9 @@ pub(crate) enum CliError {
     /// The fleet has no node of this name.
     #[error("the fleet has no node {0}")]
     NoSuchNode(String),
-    /// The files of an archive cannot be stored.
-    #[error("cannot use a temporary file")]
-    TemporaryFile(#[source] io::Error),
+    /// A file of a support bundle cannot be added.
+    #[error(transparent)]
+    SupportBundle(#[from] ContentsError),
     /// The user stopped the command before the archive was written.
     #[error("interrupted; {} was not written", .file.display())]
     Interrupted {
@@ -251,7 +252,9 @@ impl CliError {
             Self::AgentGone { .. } | Self::AgentTimeout(_) => Some(
                 "check the agent's log; the change is recorded in the journal and resumes later",
             ),
-            Self::TemporaryFile(_) => Some("specify a directory with free space in TMPDIR"),
+            Self::SupportBundle(ContentsError::TemporaryFile(_)) => {
+                Some("specify a directory with free space in TMPDIR")
+            }
             Self::NoSuchNode(_) => Some("`octavo nodes -o name` lists the nodes of the fleet"),
             Self::NoNamespace => {
                 Some("specify --namespace; OpenDataHub uses opendatahub or redhat-ods-applications")
@@ -271,6 +274,7 @@ impl CliError {
             | Self::Observe(_)
             | Self::Runtime(_)
             | Self::Serialize(_)
+            | Self::SupportBundle(ContentsError::Serialize(_))
             | Self::ProfileNotEstimable { .. }
             | Self::Print(_) => None,
         }

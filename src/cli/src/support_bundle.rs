@@ -1,30 +1,24 @@
 //! `octavo support-bundle`: status, diagnosis, logs and versions of a node or of the fleet in one archive.
 //!
 //! ```text
-//! contents.rs  files of the archive, in a temporary file
-//! fleet.rs     files of the fleet: from the aggregator and the API server
-//! archive.rs   the archive in the format tar.gz
-//! redaction    (crate `client`) removes secrets and replaces names
+//! fleet.rs        files of the fleet: from the aggregator and the API server
+//! support-bundle  (a crate) the archive, without secrets and, on request, with replaced names
 //! ```
 //!
 //! Secrets, environment variables and specifications of pods are never requested. Texts may contain a secret
 //! nevertheless, such as the arguments of a process, so every text is searched for them.
 
-mod archive;
-mod contents;
 mod fleet;
 
-use std::io;
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 use octavo_engine::durable::{self, DurableError};
 use octavo_engine::store::history;
 use octavo_node::doctor::Diagnosis;
+use octavo_support_bundle::Contents;
 use octavo_toolkit::error::chain;
 
-use self::archive::Archive;
-use self::contents::Contents;
 use super::doctor::NodeDiagnosis;
 use super::output::note;
 use super::text::{count_noun, lines, printable};
@@ -56,25 +50,12 @@ pub(super) async fn collect(
         () = stop.received() => return Err(CliError::Interrupted { file }),
     };
     let missing = contents.missing();
-    let (archive, files) = compress(contents, settings.redact, &name).map_err(|source| {
+    let (archive, files) = contents.pack(settings.redact, &name).map_err(|source| {
         let path = file.clone();
         CliError::Write(DurableError { action: "create the archive", path, source })
     })?;
     write(&archive, &file)?;
     Ok(report(&files, missing, &file))
-}
-
-/// An archive, and the paths and sizes of its files.
-type PackedBundle = (Vec<u8>, Vec<(String, usize)>);
-
-fn compress(contents: Contents, redact: bool, name: &str) -> io::Result<PackedBundle> {
-    let mut archive = Archive::new(name);
-    let mut files = Vec::new();
-    contents.write_files(redact, |path, text| {
-        files.push((path.to_owned(), text.len()));
-        archive.add(path, text)
-    })?;
-    Ok((archive.finish()?, files))
 }
 
 async fn this_node(

@@ -1,6 +1,6 @@
 //! The trend of the fleet, charts of a type and of a node, links to Prometheus, and the name of the cluster.
 
-use octavo_fleet::history::{DeviceSample, Sample, SeriesKey};
+use octavo_history::{DeviceSample, Sample, SeriesKey};
 use octavo_model::quantity::Mebibytes;
 use octavo_store::history::{SharedHistory, timestamp};
 use serde_json::json;

@@ -2,7 +2,7 @@
 
 use axum::body::Body;
 use axum::http::{Method, Request, StatusCode};
-use octavo_fleet::history::{DeviceSample, Sample, SeriesKey};
+use octavo_history::{DeviceSample, Sample, SeriesKey};
 use octavo_model::id::{NodeName, PciAddress};
 use octavo_model::quantity::Mebibytes;
 use octavo_store::history::{SharedHistory, timestamp};

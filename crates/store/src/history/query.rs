@@ -1,6 +1,6 @@
 //! Parameters of a request for series.
 
-use octavo_fleet::history::{Metric, Span, Step};
+use octavo_history::{Metric, Span, Step};
 use octavo_model::id::{NodeName, PciAddress, TypeName};
 use strum::IntoStaticStr;
 

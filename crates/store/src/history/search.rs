@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use octavo_fleet::history::document::SeriesRow;
-use octavo_fleet::history::{History, Points, Series, SeriesKey, SeriesSum, Window};
+use octavo_history::document::SeriesRow;
+use octavo_history::{History, Points, Series, SeriesKey, SeriesSum, Window};
 use octavo_model::id::{NodeName, TypeName};
 
 use super::query::{Grouping, Query};
@@ -215,7 +215,7 @@ fn grouped(points: Points) -> SeriesRow {
 
 #[cfg(test)]
 mod tests {
-    use octavo_fleet::history::{DeviceSample, Metric, SAMPLE_SECONDS, Sample, Span, Step};
+    use octavo_history::{DeviceSample, Metric, SAMPLE_SECONDS, Sample, Span, Step};
     use octavo_model::id::PciAddress;
     use octavo_model::quantity::Mebibytes;
 

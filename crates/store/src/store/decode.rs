@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use octavo_fleet::history::{DeviceSample, samples};
 use octavo_fleet::summary::{DeviceSummary, LayoutSummary, NodeSummary, SharingSummary, UsageRank};
+use octavo_history::{DeviceSample, samples};
 use octavo_model::id::{PciAddress, TypeName};
 use octavo_stream::protocol::{Content, PartKey, Parts};
 use octavo_stream::status::{self, Catalogs, StatusError};

@@ -4,7 +4,7 @@ mod full;
 mod model;
 
 use jiff::Timestamp;
-use octavo_fleet::history::{History, Metric, Span, Step};
+use octavo_history::{History, Metric, Span, Step};
 use octavo_model::inventory::{Driver, Inventory, NvmlState};
 use octavo_model::reading::Percent;
 use octavo_node::label_set::LabelSet;

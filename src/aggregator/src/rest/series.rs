@@ -3,9 +3,9 @@
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
-use octavo_fleet::history::document::SeriesList;
-use octavo_fleet::history::{History, Window};
 use octavo_fleet::problem::Problem;
+use octavo_history::document::SeriesList;
+use octavo_history::{History, Window};
 use octavo_model::API_VERSION;
 use octavo_store::history::{Query, Search, timestamp};
 use tokio::task::yield_now;

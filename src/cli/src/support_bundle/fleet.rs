@@ -6,16 +6,15 @@ use octavo_fleet::api::NodeRow;
 use octavo_fleet::summary::NodeState;
 use octavo_kube::diagnostics::{ClusterDiagnostics, OctavoPod};
 use octavo_node::doctor::Diagnosis;
+use octavo_support_bundle::{Contents, NameKind};
 use octavo_toolkit::error::chain;
 use serde_json::Value;
 
-use super::contents::Contents;
 use crate::doctor::{RemoteNode, connect_cluster};
 use crate::output::note;
 use crate::settings::support_bundle::SupportBundleSettings;
 use crate::text::{count_noun, printable};
 use crate::{CliError, fleet, version};
-use octavo_client::redaction::names::NameKind;
 
 /// Maximum number of agents whose logs are read if no nodes are specified.
 const MAX_AGENT_LOGS: usize = 20;

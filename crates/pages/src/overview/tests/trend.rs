@@ -1,7 +1,7 @@
 //! Tests of the charts of the fleet, its types and nodes, of their links, and of the name of the cluster.
 
 use octavo_fleet::access::VisibleTypes;
-use octavo_fleet::history::{DeviceSample, Sample, SeriesKey};
+use octavo_history::{DeviceSample, Sample, SeriesKey};
 use octavo_model::id::PciAddress;
 use octavo_model::quantity::Mebibytes;
 use octavo_store::clock::Clock;

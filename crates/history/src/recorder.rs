@@ -7,14 +7,14 @@ use std::sync::Arc;
 
 use octavo_model::id::{NodeName, TypeName};
 
-use super::SAMPLE_SECONDS;
-use super::key::SeriesKey;
-use super::metric::Metric;
-use super::sample::DeviceSample;
-use super::series::{Series, chunk_of};
-use super::sum::{Points, SeriesSum};
-use super::totals::{StepTotals, Totals};
-use super::window::{Span, Step, Window};
+use crate::SAMPLE_SECONDS;
+use crate::key::SeriesKey;
+use crate::metric::Metric;
+use crate::sample::DeviceSample;
+use crate::series::{Series, chunk_of};
+use crate::sum::{Points, SeriesSum};
+use crate::totals::{StepTotals, Totals};
+use crate::window::{Span, Step, Window};
 
 /// History of all nodes. A clone is cheap, and does not change.
 #[derive(Debug, Clone, Default)]
@@ -218,7 +218,7 @@ impl History {
     }
 
     #[cfg(test)]
-    pub(super) fn totals_bytes(&self) -> usize {
+    pub(crate) fn totals_bytes(&self) -> usize {
         self.totals_bytes
     }
 
@@ -350,7 +350,7 @@ impl Waiting {
 }
 
 /// Bytes of memory of a node's series; 0 without any.
-pub(super) fn bytes_of(node: &NodeName, all: &[(SeriesKey, Series)]) -> usize {
+pub(crate) fn bytes_of(node: &NodeName, all: &[(SeriesKey, Series)]) -> usize {
     if all.is_empty() {
         return 0;
     }

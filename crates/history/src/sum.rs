@@ -1,11 +1,11 @@
 //! Sum of several series: the history of a node, a type or the fleet.
 
-use super::chunk::GAP;
-use super::metric::Metric;
-use super::series::Series;
-use super::totals::TotalSeries;
-use super::unit_sum::{UnitSum, divided, weight};
-use super::window::Window;
+use crate::chunk::GAP;
+use crate::metric::Metric;
+use crate::series::Series;
+use crate::totals::TotalSeries;
+use crate::unit_sum::{UnitSum, divided, weight};
+use crate::window::Window;
 
 /// One metric of several devices over a window: the sum of their power, the highest temperature, otherwise the mean. The
 /// mean of memory is weighted by the devices' memory. Devices without a value at a step do not count for this step.
@@ -58,7 +58,7 @@ impl SeriesSum {
     }
 
     /// Returns the values of several groups by point.
-    pub(super) fn of_totals<'a>(
+    pub(crate) fn of_totals<'a>(
         metric: Metric,
         window: Window,
         groups: impl IntoIterator<Item = &'a TotalSeries>,

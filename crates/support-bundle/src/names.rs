@@ -33,13 +33,13 @@ const FIELDS: [(&str, NameKind); 10] = [
 
 /// Names that are found in the files.
 #[derive(Debug, Default)]
-pub struct Names {
+pub(crate) struct Names {
     found: BTreeMap<NameKind, BTreeSet<String>>,
 }
 
 /// Names with their replacements.
 #[derive(Debug)]
-pub struct Replacements {
+pub(crate) struct Replacements {
     by_name: BTreeMap<String, String>,
     longest: usize,
 }
@@ -57,14 +57,14 @@ impl NameKind {
 
 impl Names {
     /// Adds a name.
-    pub fn add(&mut self, kind: NameKind, name: &str) {
+    pub(crate) fn add(&mut self, kind: NameKind, name: &str) {
         if !name.is_empty() {
             self.found.entry(kind).or_default().insert(name.to_owned());
         }
     }
 
     /// Adds the names in the fields of a document.
-    pub fn add_from_document(&mut self, value: &Value) {
+    pub(crate) fn add_from_document(&mut self, value: &Value) {
         match value {
             Value::Array(items) => items.iter().for_each(|item| self.add_from_document(item)),
             Value::Object(fields) => {
@@ -80,7 +80,7 @@ impl Names {
     }
 
     /// Adds the names in the fields of log lines: JSON, or `key=value`.
-    pub fn add_from_log(&mut self, text: &str) {
+    pub(crate) fn add_from_log(&mut self, text: &str) {
         for line in text.lines() {
             let document = line.find('{').and_then(|start| line.get(start..));
             if let Some(Ok(value)) = document.map(serde_json::from_str::<Value>) {
@@ -103,7 +103,7 @@ impl Names {
     }
 
     /// Numbers the names of each kind in their order.
-    pub fn replacements(self) -> Replacements {
+    pub(crate) fn replacements(self) -> Replacements {
         let mut by_name = BTreeMap::new();
         for (kind, names) in self.found {
             for (name, number) in names.into_iter().zip(1_usize..) {
@@ -129,7 +129,7 @@ fn field_value(text: &str) -> &str {
 
 impl Replacements {
     /// Replaces all names in a text. A name inside of a longer word is not replaced, except between separators.
-    pub fn replace(&self, text: &str) -> String {
+    pub(crate) fn replace(&self, text: &str) -> String {
         let mut result = String::with_capacity(text.len());
         let mut is_boundary = true;
         let mut rest = text;

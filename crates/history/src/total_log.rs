@@ -10,12 +10,12 @@
 
 use std::collections::VecDeque;
 
-use super::chunk::CHUNK;
-use super::unit_sum::UnitSum;
+use crate::chunk::CHUNK;
+use crate::unit_sum::UnitSum;
 
 /// Sums by step, oldest first. A step without a record is a gap.
 #[derive(Debug, Clone, Default)]
-pub(super) struct TotalLog {
+pub(crate) struct TotalLog {
     /// Number and records of each chunk.
     chunks: VecDeque<(u32, Vec<u8>)>,
     /// The last record.
@@ -32,7 +32,7 @@ const SUM: u8 = 0b1000_0000;
 
 impl TotalLog {
     /// Adds the sum of a step, which must be newer than the last one.
-    pub(super) fn push(&mut self, step: u32, sum: UnitSum) {
+    pub(crate) fn push(&mut self, step: u32, sum: UnitSum) {
         let chunk = step / STEPS;
         if self.chunks.back().is_none_or(|(number, _)| *number != chunk) {
             if let Some((_, records)) = self.chunks.back_mut() {
@@ -59,14 +59,14 @@ impl TotalLog {
     }
 
     /// Drops the chunks that end before `step`.
-    pub(super) fn drop_before(&mut self, step: u32) {
+    pub(crate) fn drop_before(&mut self, step: u32) {
         while self.chunks.front().is_some_and(|(number, _)| *number < step / STEPS) {
             self.chunks.pop_front();
         }
     }
 
     /// Calls `visit` with the step and the sum of each record from the chunk of `step` on.
-    pub(super) fn for_each_from(&self, step: u32, mut visit: impl FnMut(u32, UnitSum)) {
+    pub(crate) fn for_each_from(&self, step: u32, mut visit: impl FnMut(u32, UnitSum)) {
         for (number, records) in self.chunks.iter().filter(|(number, _)| *number >= step / STEPS) {
             let (mut at, mut sum) = (number * STEPS, UnitSum::default());
             let mut records = records.iter().copied();
@@ -85,12 +85,12 @@ impl TotalLog {
         }
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.chunks.is_empty()
     }
 
     /// Bytes of memory on the heap.
-    pub(super) fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         let chunks = self.chunks.capacity().saturating_mul(size_of::<(u32, Vec<u8>)>());
         self.chunks.iter().fold(chunks, |sum, (_, records)| sum.saturating_add(records.capacity()))
     }

@@ -1,7 +1,7 @@
 //! Removes tokens, passwords and keys from texts: arguments of processes, variables, headers, private keys.
 
 /// Text in the place of a secret.
-pub const REMOVED: &str = "[removed]";
+pub(crate) const REMOVED: &str = "[removed]";
 
 /// Words in the name of a secret, in lower case without separators.
 const SECRET_WORDS: [&str; 11] = [
@@ -33,7 +33,7 @@ const SCHEMES: [&str; 2] = ["bearer", "basic"];
 const MIN_SECRET_LENGTH: usize = 16;
 
 /// Returns whether a field or an argument of this name has a secret.
-pub fn is_secret_key(key: &str) -> bool {
+pub(crate) fn is_secret_key(key: &str) -> bool {
     let key: String =
         key.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect();
     SECRET_WORDS.iter().any(|word| key.contains(word))
@@ -41,7 +41,7 @@ pub fn is_secret_key(key: &str) -> bool {
 }
 
 /// Replaces every secret in a text.
-pub fn remove(text: &str) -> String {
+pub(crate) fn remove(text: &str) -> String {
     let text = without_private_keys(text);
     let mut result = String::with_capacity(text.len());
     let mut rest = text.as_str();

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 use utoipa::ToSchema;
 
-use super::metric::Metric;
+use crate::metric::Metric;
 
 /// Values of one metric over time.
 #[skip_serializing_none]

@@ -5,30 +5,30 @@ use std::collections::BTreeMap;
 
 use octavo_model::id::TypeName;
 
-use super::SAMPLES_PER_MINUTE;
-use super::chunk::GAP;
-use super::metric::Metric;
-use super::sample::{DeviceSample, Sample};
-use super::total_log::TotalLog;
-use super::unit_sum::{UnitSum, divided, weight};
-use super::window::Span;
+use crate::SAMPLES_PER_MINUTE;
+use crate::chunk::GAP;
+use crate::metric::Metric;
+use crate::sample::{DeviceSample, Sample};
+use crate::total_log::TotalLog;
+use crate::unit_sum::{UnitSum, divided, weight};
+use crate::window::Span;
 
 /// Maximum number of types with totals, because peers choose the types.
-pub(super) const MAX_TYPES: usize = 256;
+pub(crate) const MAX_TYPES: usize = 256;
 
 /// Totals of the fleet and of each type; `None` is the unknown type.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Totals {
+pub(crate) struct Totals {
     /// `None` before the first sample, and if there is no room for it.
-    pub(super) fleet: Option<TotalSeries>,
-    pub(super) types: BTreeMap<Option<TypeName>, TotalSeries>,
+    pub(crate) fleet: Option<TotalSeries>,
+    pub(crate) types: BTreeMap<Option<TypeName>, TotalSeries>,
     /// Last step in which a type had no totals or lost them, because there were too many.
-    pub(super) last_partial: Option<u32>,
+    pub(crate) last_partial: Option<u32>,
 }
 
 /// Sums of the step that is being recorded.
 #[derive(Debug, Clone, Default)]
-pub(super) struct StepTotals {
+pub(crate) struct StepTotals {
     fleet: MetricSums,
     types: BTreeMap<Option<TypeName>, MetricSums>,
     is_partial: bool,
@@ -39,7 +39,7 @@ type MetricSums = [UnitSum; Metric::ALL.len()];
 
 /// History of the totals of a group of devices.
 #[derive(Debug, Clone)]
-pub(super) struct TotalSeries {
+pub(crate) struct TotalSeries {
     /// First and last step with a sample.
     first: u32,
     last: u32,
@@ -65,7 +65,7 @@ struct OpenMinute {
 
 impl StepTotals {
     /// Adds a device. Partitions are parts of their device.
-    pub(super) fn add(&mut self, of: &DeviceSample) {
+    pub(crate) fn add(&mut self, of: &DeviceSample) {
         if of.key.partition.is_some() {
             return;
         }
@@ -92,7 +92,7 @@ fn add(sums: &mut MetricSums, of: &DeviceSample) {
 impl Totals {
     /// Adds a step, and removes old values. Uses at most `limit` bytes: removes types without a recent sample first, then
     /// the types that were added last, then the fleet.
-    pub(super) fn record(&mut self, step: u32, of: StepTotals, limit: usize) {
+    pub(crate) fn record(&mut self, step: u32, of: StepTotals, limit: usize) {
         if of.is_partial {
             self.last_partial = Some(step);
         }
@@ -147,7 +147,7 @@ impl Totals {
     }
 
     /// Bytes of memory.
-    pub(super) fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         let fleet = self.fleet.as_ref().map_or(0, |series| series.bytes(None));
         self.types
             .iter()
@@ -186,7 +186,7 @@ impl TotalSeries {
     }
 
     /// Calls `visit` with the unit and the sum of each value from unit `from` of the span on, and possibly of some before.
-    pub(super) fn for_each(
+    pub(crate) fn for_each(
         &self,
         metric: Metric,
         span: Span,

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use octavo_model::id::TypeName;
 use octavo_model::quantity::Mebibytes;
 
-use super::SAMPLES_PER_MINUTE;
-use super::chunk::{CHUNK, GAP, Values, decode, encode};
-use super::key::SeriesKey;
-use super::metric::Metric;
-use super::sample::{DeviceSample, Sample};
-use super::window::Span;
+use crate::SAMPLES_PER_MINUTE;
+use crate::chunk::{CHUNK, GAP, Values, decode, encode};
+use crate::key::SeriesKey;
+use crate::metric::Metric;
+use crate::sample::{DeviceSample, Sample};
+use crate::window::Span;
 
 /// History of a device or partition. Times are numbers of 15 s steps.
 #[derive(Debug, Clone)]
@@ -51,12 +51,12 @@ const CHUNKS_PER_HOUR: u32 = SAMPLES_PER_MINUTE;
 const ARC_BYTES: usize = 2 * size_of::<usize>();
 
 /// Number of the chunk of samples that contains `step`.
-pub(super) fn chunk_of(step: u32) -> u32 {
+pub(crate) fn chunk_of(step: u32) -> u32 {
     step / STEPS_PER_CHUNK
 }
 
 impl Series {
-    pub(super) fn new(of: &DeviceSample, step: u32) -> Self {
+    pub(crate) fn new(of: &DeviceSample, step: u32) -> Self {
         let mut series = Self {
             type_name: None,
             memory: Mebibytes::default(),
@@ -82,17 +82,17 @@ impl Series {
     }
 
     /// First and last step with a sample.
-    pub(super) fn steps(&self) -> (u32, u32) {
+    pub(crate) fn steps(&self) -> (u32, u32) {
         (self.first, self.last)
     }
 
     /// Returns whether its open chunk ends before `step`.
-    pub(super) fn is_before(&self, step: u32) -> bool {
+    pub(crate) fn is_before(&self, step: u32) -> bool {
         self.chunk < chunk_of(step)
     }
 
     /// Adds a sample, unless it is not newer than the last one.
-    pub(super) fn record(&mut self, of: &DeviceSample, step: u32) {
+    pub(crate) fn record(&mut self, of: &DeviceSample, step: u32) {
         if step > self.last {
             self.seal_before(step);
             self.write(of, step);
@@ -114,7 +114,7 @@ impl Series {
     }
 
     /// Compresses chunks that end before `step`, and drops those that are too old.
-    pub(super) fn seal_before(&mut self, step: u32) {
+    pub(crate) fn seal_before(&mut self, step: u32) {
         if !self.is_before(step) {
             return;
         }
@@ -139,12 +139,12 @@ impl Series {
     }
 
     /// Returns whether no value is left.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.open.iter().all(Option::is_none) && self.sealed_minutes.index.is_empty()
     }
 
     /// Bytes of memory, with those of its key.
-    pub(super) fn bytes(&self, key: &SeriesKey) -> usize {
+    pub(crate) fn bytes(&self, key: &SeriesKey) -> usize {
         let open = self.open.iter().flatten().count().saturating_mul(size_of::<OpenChunks>());
         let texts = self.type_name.as_ref().map_or(0, |name| name.as_str().len());
         let texts = texts.saturating_add(key.partition.as_ref().map_or(0, |uuid| uuid.len()));
@@ -153,7 +153,7 @@ impl Series {
     }
 
     /// Writes the values of `metric` from unit `from` of the span to `values`, which contains gaps.
-    pub(super) fn read(&self, metric: Metric, span: Span, from: u32, values: &mut [u8]) {
+    pub(crate) fn read(&self, metric: Metric, span: Span, from: u32, values: &mut [u8]) {
         let at = metric as usize;
         let open = self.open.get(at).and_then(Option::as_deref);
         let (sealed, open) = match span {

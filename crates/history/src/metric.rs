@@ -65,7 +65,7 @@ impl Metric {
     }
 
     /// Returns whether the value of several steps is their maximum instead of their mean.
-    pub(super) fn is_maximum(self) -> bool {
+    pub(crate) fn is_maximum(self) -> bool {
         self == Self::Temperature
     }
 }

@@ -2,7 +2,7 @@
 
 use strum::{Display, IntoStaticStr};
 
-use super::{SAMPLE_SECONDS, SAMPLES_PER_MINUTE};
+use crate::{SAMPLE_SECONDS, SAMPLES_PER_MINUTE};
 
 /// Length of the history.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Display, IntoStaticStr)]
@@ -88,12 +88,12 @@ impl Span {
     }
 
     /// Samples per chunk of 60 stored values.
-    pub(super) fn steps_per_chunk(self) -> u32 {
+    pub(crate) fn steps_per_chunk(self) -> u32 {
         60 * self.samples_per_unit()
     }
 
     /// First sample of the span that ends with this one.
-    pub(super) fn first_step(self, last: u32) -> u32 {
+    pub(crate) fn first_step(self, last: u32) -> u32 {
         last.saturating_add(1).saturating_sub(self.units() * self.samples_per_unit())
     }
 }
@@ -108,7 +108,7 @@ impl Step {
         self.into()
     }
 
-    pub(super) fn samples(self) -> u32 {
+    pub(crate) fn samples(self) -> u32 {
         match self {
             Self::Sample => 1,
             Self::Minute => SAMPLES_PER_MINUTE,
@@ -121,7 +121,7 @@ impl Step {
 
 impl Window {
     /// Points of `span` that ends with the sample `last`. A step that is shorter than the resolution is lengthened.
-    pub(super) fn new(span: Span, step: Step, last: u32) -> Self {
+    pub(crate) fn new(span: Span, step: Step, last: u32) -> Self {
         let units_per_point = (step.samples() / span.samples_per_unit()).max(1);
         let end = (last / span.samples_per_unit() / units_per_point).saturating_add(1);
         let points = span.units() / units_per_point;
@@ -144,15 +144,15 @@ impl Window {
         usize::try_from(self.points).unwrap_or_default()
     }
 
-    pub(super) fn span(&self) -> Span {
+    pub(crate) fn span(&self) -> Span {
         self.span
     }
 
-    pub(super) fn start_unit(&self) -> u32 {
+    pub(crate) fn start_unit(&self) -> u32 {
         self.start
     }
 
-    pub(super) fn units_per_point(&self) -> usize {
+    pub(crate) fn units_per_point(&self) -> usize {
         usize::try_from(self.units_per_point).unwrap_or(1).max(1)
     }
 

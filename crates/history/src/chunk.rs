@@ -10,18 +10,18 @@
 //! (docs/performance.md, "History").
 
 /// Values per chunk.
-pub(super) const CHUNK: usize = 60;
+pub(crate) const CHUNK: usize = 60;
 /// Stored value of a step without a sample.
-pub(super) const GAP: u8 = u8::MAX;
+pub(crate) const GAP: u8 = u8::MAX;
 
 /// Values of a chunk.
-pub(super) type Values = [u8; CHUNK];
+pub(crate) type Values = [u8; CHUNK];
 
 const RAW: u8 = 8;
 const RUNS: u8 = 9;
 
 /// Appends the shortest form of `values`.
-pub(super) fn encode(values: &Values, to: &mut Vec<u8>) {
+pub(crate) fn encode(values: &Values, to: &mut Vec<u8>) {
     let present = values.iter().copied().filter(|value| *value != GAP);
     let least = present.clone().min().unwrap_or(GAP);
     let range = present.max().unwrap_or(GAP).saturating_sub(least);
@@ -46,7 +46,7 @@ pub(super) fn encode(values: &Values, to: &mut Vec<u8>) {
 }
 
 /// Decodes the values at the start of `bytes` to `values`, and returns the remaining bytes; `None` if they are invalid.
-pub(super) fn decode<'a>(bytes: &'a [u8], values: &mut Values) -> Option<&'a [u8]> {
+pub(crate) fn decode<'a>(bytes: &'a [u8], values: &mut Values) -> Option<&'a [u8]> {
     let (head, rest) = bytes.split_first()?;
     match *head {
         RAW => {

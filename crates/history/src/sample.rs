@@ -7,13 +7,13 @@ use octavo_model::quantity::Mebibytes;
 use octavo_model::reading::MemoryUse;
 use octavo_node::sharing::usage::{DeviceUsage, UnitUsage, Usage};
 
-use super::chunk::GAP;
-use super::key::SeriesKey;
-use super::metric::Metric;
+use crate::chunk::GAP;
+use crate::key::SeriesKey;
+use crate::metric::Metric;
 
 /// Values in the order of [`Metric::ALL`], in steps of the metric's precision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Sample(pub(super) [u8; Metric::ALL.len()]);
+pub struct Sample(pub(crate) [u8; Metric::ALL.len()]);
 
 /// Sample of a device or partition.
 #[derive(Debug, Clone, PartialEq, Eq)]

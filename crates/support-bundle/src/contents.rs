@@ -6,13 +6,14 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 
-use octavo_client::redaction::names::{NameKind, Names};
-use octavo_client::redaction::secrets;
+use octavo_model::text::printable;
 use serde::Serialize;
 use serde_json::Value;
+use thiserror::Error;
 
-use crate::CliError;
-use crate::text::printable;
+use crate::archive::Archive;
+use crate::names::{NameKind, Names};
+use crate::secrets;
 
 /// File with the parts that could not be read.
 const ERRORS: &str = "errors.txt";
@@ -32,9 +33,23 @@ struct StoredFile {
     bytes: usize,
 }
 
+/// A file cannot be added to the contents.
+#[derive(Debug, Error)]
+pub enum ContentsError {
+    /// The temporary file cannot be created or written.
+    #[error("cannot use a temporary file")]
+    TemporaryFile(#[source] io::Error),
+    /// A document has no form in JSON.
+    #[error("cannot write a document as JSON")]
+    Serialize(#[source] serde_json::Error),
+}
+
+/// An archive, and the paths and sizes of its files.
+pub type PackedBundle = (Vec<u8>, Vec<(String, usize)>);
+
 /// Files of the archive.
 #[derive(Debug)]
-pub(super) struct Contents {
+pub struct Contents {
     /// Without a name in the file system, so that it disappears with the process.
     storage: File,
     files: BTreeMap<String, StoredFile>,
@@ -44,19 +59,19 @@ pub(super) struct Contents {
 
 impl Contents {
     /// Creates the temporary file.
-    pub(super) fn new() -> Result<Self, CliError> {
-        let storage = tempfile::tempfile().map_err(CliError::TemporaryFile)?;
+    pub fn new() -> Result<Self, ContentsError> {
+        let storage = tempfile::tempfile().map_err(ContentsError::TemporaryFile)?;
         Ok(Self { storage, files: BTreeMap::new(), errors: Vec::new(), names: Names::default() })
     }
 
     /// Adds a document, without its secrets.
-    pub(super) fn add_document(
+    pub fn add_document(
         &mut self,
         path: &str,
         document: &impl Serialize,
-    ) -> Result<(), CliError> {
+    ) -> Result<(), ContentsError> {
         let value = serde_json::to_value(document);
-        let mut value = value.map_err(|error| CliError::Serialize(Box::new(error)))?;
+        let mut value = value.map_err(ContentsError::Serialize)?;
         self.names.add_from_document(&value);
         change_value(&mut value, &secrets::remove);
         remove_secret_values(&mut value);
@@ -64,38 +79,49 @@ impl Contents {
     }
 
     /// Adds a log, without its secrets.
-    pub(super) fn add_log(&mut self, path: &str, text: &str) -> Result<(), CliError> {
+    pub fn add_log(&mut self, path: &str, text: &str) -> Result<(), ContentsError> {
         self.names.add_from_log(text);
         self.store(path, Format::Log, &secrets::remove(text))
     }
 
     /// Adds the reason why a part cannot be read.
-    pub(super) fn add_error(&mut self, path: &str, reason: &str) {
+    pub fn add_error(&mut self, path: &str, reason: &str) {
         self.errors.push(secrets::remove(&format!("{path}: {}", printable(reason))));
     }
 
     /// Adds a name to replace.
-    pub(super) fn add_name(&mut self, kind: NameKind, name: &str) {
+    pub fn add_name(&mut self, kind: NameKind, name: &str) {
         self.names.add(kind, name);
     }
 
-    fn store(&mut self, path: &str, format: Format, text: &str) -> Result<(), CliError> {
+    fn store(&mut self, path: &str, format: Format, text: &str) -> Result<(), ContentsError> {
         let written = self.storage.stream_position().and_then(|start| {
             self.storage.write_all(text.as_bytes())?;
             Ok(start)
         });
-        let start = written.map_err(CliError::TemporaryFile)?;
+        let start = written.map_err(ContentsError::TemporaryFile)?;
         self.files.insert(path.to_owned(), StoredFile { format, start, bytes: text.len() });
         Ok(())
     }
 
     /// Returns the number of parts that could not be read.
-    pub(super) fn missing(&self) -> usize {
+    pub fn missing(&self) -> usize {
         self.errors.len()
     }
 
+    /// Creates the archive, in which all files are in the directory `name`; with `redact`, with replaced names.
+    pub fn pack(self, redact: bool, name: &str) -> io::Result<PackedBundle> {
+        let mut archive = Archive::new(name);
+        let mut files = Vec::new();
+        self.write_files(redact, |path, text| {
+            files.push((path.to_owned(), text.len()));
+            archive.add(path, text)
+        })?;
+        Ok((archive.finish()?, files))
+    }
+
     /// Passes the path and text of each file to `write`, one after the other; with `redact`, with replaced names.
-    pub(super) fn write_files(
+    fn write_files(
         mut self,
         redact: bool,
         mut write: impl FnMut(&str, &str) -> io::Result<()>,

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use tar::{Builder, Header};
 
 /// An archive of files in one directory. Only its compressed form is in memory.
-pub(super) struct Archive {
+pub(crate) struct Archive {
     builder: Builder<GzEncoder<Vec<u8>>>,
     directory: String,
     time: u64,
@@ -16,7 +16,7 @@ pub(super) struct Archive {
 
 impl Archive {
     /// Creates an archive without files.
-    pub(super) fn new(directory: &str) -> Self {
+    pub(crate) fn new(directory: &str) -> Self {
         Self {
             builder: Builder::new(GzEncoder::new(Vec::new(), Compression::default())),
             directory: directory.to_owned(),
@@ -25,7 +25,7 @@ impl Archive {
     }
 
     /// Adds a file.
-    pub(super) fn add(&mut self, path: &str, text: &str) -> io::Result<()> {
+    pub(crate) fn add(&mut self, path: &str, text: &str) -> io::Result<()> {
         let mut header = Header::new_gnu();
         header.set_size(u64::try_from(text.len()).unwrap_or(u64::MAX));
         header.set_mode(0o600);
@@ -35,7 +35,7 @@ impl Archive {
     }
 
     /// Returns the compressed archive.
-    pub(super) fn finish(self) -> io::Result<Vec<u8>> {
+    pub(crate) fn finish(self) -> io::Result<Vec<u8>> {
         self.builder.into_inner()?.finish()
     }
 }
