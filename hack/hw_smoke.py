@@ -109,7 +109,7 @@ def anonymise(text):
 
     text = re.sub(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}", uuid, text)
     text = re.sub(r"(Serial Number\s*: ).*", r"\g<1>0", text)
-    text = re.sub(r"((?:Process ID|Name|Host ID|GPU PDI|Chassis Serial Number)\s*: ).*", r"\g<1>removed", text)
+    text = re.sub(r"(?m)^(\s*(?:Process ID|Name|Host ID|GPU PDI|Chassis Serial Number)\s*: ).*", r"\g<1>removed", text)
     return re.sub(r'("(?:pid|serial)"\s*:\s*)("[^"]*"|\d+)', r"\g<1>0", text)
 
 

@@ -31,7 +31,7 @@ const FOREIGN: [&str; 10] = [
     "hack/try/values.yaml",
     "tests/fixtures/crds/",
     "tests/it/monitoring/alerts.yaml",
-    "tests/nvml-sim/data/mig-profiles.json",
+    "tests/nvml-sim/data/",
 ];
 
 /// Inputs of tests that must be rejected.

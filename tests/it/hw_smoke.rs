@@ -1,4 +1,5 @@
-//! The smoke test for real hardware on a simulated machine: it passes and it can fail.
+//! The smoke test for real hardware: on a simulated machine it passes and can fail, and its recordings of real machines
+//! still match.
 //!
 //! A script replaces `nvidia-smi` and prints the output for a T4 (in the form of driver 535's `nvidia-smi -q`), because
 //! the real program uses internals of the library and cannot run on a simulated one.
@@ -110,4 +111,29 @@ fn hardware_smoke_test_reports_differences() {
         reported.contains("DIFF 0000:1b:00.0 memoryMiB: octavo 15360, nvidia-smi 16384"),
         "{reported}"
     );
+}
+
+#[test]
+fn recorded_machines_match_nvidia_smi_and_their_labels() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    for (name, product) in
+        [("h100-580.159.04", "nvidia-h100-80gb"), ("h200-580.159.04", "nvidia-h200-141gb")]
+    {
+        let machine = root.join("tests/golden/machines").join(name);
+        let compared = Command::new("python3")
+            .arg(root.join("hack/hw_smoke.py"))
+            .arg("compare")
+            .arg(&machine)
+            .finish();
+        let report = String::from_utf8(compared.stdout).unwrap();
+        assert!(compared.status.success(), "{name}: {report}");
+        assert!(report.ends_with("10 facts match, 0 differ\n"), "{name}: {report}");
+        let labels = Command::new(env!("CARGO_BIN_EXE_octavo"))
+            .args(["labels", "--mig-strategy", "mixed", "--from"])
+            .arg(machine.join("inventory.json"))
+            .finish();
+        let recorded = fs::read_to_string(machine.join("labels.txt")).unwrap();
+        assert_eq!(String::from_utf8(labels.stdout).unwrap(), recorded, "{name}");
+        assert!(recorded.contains(&format!("octavo.dev/type={product}\n")), "{name}");
+    }
 }

@@ -22,10 +22,11 @@ use super::watch::Watch;
 const ECC: c_ulonglong = 0x1 | 0x2;
 const XID: c_ulonglong = 0x8;
 const MIG_CONFIG: c_ulonglong = 0x100;
-const UNAVAILABLE_OR_RECOVERY: c_ulonglong = 0x4000 | 0x8000;
+/// Types of driver branches from `FIRST_NEW_BRANCH` on: all up to the change of the recovery action, except 0x20 and 0x40.
+const NEW: c_ulonglong = 0xFE94;
 
-/// The driver branch that introduced the event types above 0x100.
-const FIRST_BRANCH_WITH_RECOVERY_EVENTS: u32 = 610;
+/// The first driver branch known to have the event types above 0x100: a H200 with 580.159.04 supports 0xFF9F.
+const FIRST_NEW_BRANCH: u32 = 580;
 
 /// `nvmlEventData_t` of the first version, with the handle type of this crate.
 #[repr(C)]
@@ -87,10 +88,8 @@ exports! {
 
 fn supported(call: &Call<'_>, gpu: &Gpu) -> c_ulonglong {
     let when = |has: bool, bits: c_ulonglong| if has { bits } else { 0 };
-    let new = call.world().driver.branch() >= FIRST_BRANCH_WITH_RECOVERY_EVENTS;
-    XID | when(gpu.ecc.is_some(), ECC)
-        | when(gpu.mig.is_some(), MIG_CONFIG)
-        | when(new, UNAVAILABLE_OR_RECOVERY)
+    let is_new = call.world().driver.branch() >= FIRST_NEW_BRANCH;
+    XID | when(gpu.ecc.is_some(), ECC) | when(gpu.mig.is_some(), MIG_CONFIG) | when(is_new, NEW)
 }
 
 fn wait(call: &Call<'_>, set: SetHandle, timeout_ms: c_uint) -> Result<Data, Code> {

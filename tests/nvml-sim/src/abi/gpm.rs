@@ -101,10 +101,7 @@ fn take(
     }
     let found = match instance {
         None => None,
-        Some(id) => {
-            gpu.mig_enabled()?;
-            Some(gpu.gi(id).ok_or(Code::InvalidArgument)?.serial)
-        }
+        Some(id) => Some(gpu.gi(id).ok_or(Code::InvalidArgument)?.serial),
     };
     let load = call.world().load_of(slot, instance);
     let taken = Sample { slot, instance: found, taken_ns: steady_ns(), load };

@@ -24,13 +24,18 @@ struct GiInfo {
 /// `NVML_GPU_INSTANCE_PROFILE_CAPS_GFX`.
 const CAN_DRAW: c_uint = 2;
 
+/// `NVML_GPU_INSTANCE_PROFILE_3_SLICE_GFX`, and the first driver branch that can know it: an H100 with 580.159.04 does
+/// not, and the header of CUDA 13.0 lacks it.
+const THREE_SLICE_GFX: c_uint = 0x11;
+const FIRST_BRANCH_WITH_THREE_SLICE_GFX: u32 = 590;
+
 exports! {
     fn nvmlDeviceGetGpuInstanceProfileInfo(device: DeviceHandle, index: c_uint, info: OutputPtr<sys::nvmlGpuInstanceProfileInfo_t>) |call| {
-        info.put(info_v1(call.gpu(device)?.1.gi_profile(index)?))
+        info.put(info_v1(profile(call, device, index)?))
     }
 
     fn nvmlDeviceGetGpuInstanceProfileInfoV(device: DeviceHandle, index: c_uint, info: OutputPtr<sys::nvmlGpuInstanceProfileInfo_v2_t>) |call| {
-        put_versioned(call.gpu(device)?.1.gi_profile(index)?, info)
+        put_versioned(profile(call, device, index)?, info)
     }
 
     fn nvmlDeviceGetGpuInstanceProfileInfoByIdV(device: DeviceHandle, id: c_uint, info: OutputPtr<sys::nvmlGpuInstanceProfileInfo_v2_t>) |call| {
@@ -86,7 +91,7 @@ exports! {
 
     fn nvmlDeviceGetGpuInstanceById(device: DeviceHandle, id: c_uint, gi: OutputPtr<GiHandle>) |call| {
         let (slot, gpu) = call.gpu(device)?;
-        gpu.mig_enabled()?;
+        gpu.mig()?;
         let found = gpu.gi(id).ok_or(Code::NotFound)?;
         gi.put(call.handle(Kind::GpuInstance, slot, found.serial))
     }
@@ -100,6 +105,21 @@ exports! {
             placement: placement(gi.placement),
         })
     }
+}
+
+/// The profile with the enum index. Indexes that the driver's header does not have yet are `INVALID_ARGUMENT`.
+fn profile<'a>(
+    call: &'a Call<'_>,
+    device: DeviceHandle,
+    index: c_uint,
+) -> Result<&'a GiProfile, Code> {
+    let (_, gpu) = call.gpu(device)?;
+    if index >= THREE_SLICE_GFX && call.world().driver.branch() < FIRST_BRANCH_WITH_THREE_SLICE_GFX
+    {
+        gpu.mig()?;
+        return Err(Code::InvalidArgument);
+    }
+    gpu.gi_profile(index)
 }
 
 fn placement(place: Placement) -> sys::nvmlGpuInstancePlacement_t {
@@ -193,7 +213,7 @@ fn put_versioned(
             jpegCount: v1.jpegCount,
             ofaCount: v1.ofaCount,
             memorySizeMB: v1.memorySizeMB,
-            name: field(&profile.name),
+            name: field(&format!("MIG {}", profile.name)),
         });
     }
     if version != version_of::<sys::nvmlGpuInstanceProfileInfo_v3_t>(3) {
@@ -211,7 +231,7 @@ fn put_versioned(
         jpegCount: v1.jpegCount,
         ofaCount: v1.ofaCount,
         memorySizeMB: v1.memorySizeMB,
-        name: field(&profile.name),
+        name: field(&format!("MIG {}", profile.name)),
         capabilities: if draws(profile) { CAN_DRAW } else { 0 },
     })
 }

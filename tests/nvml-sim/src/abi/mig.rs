@@ -114,10 +114,10 @@ exports! {
 
 fn attributes_of(call: &Call<'_>, device: DeviceHandle) -> Result<Attributes, Code> {
     let device = call.device(device)?;
-    device.gpu.attributes(device.mig.ok_or(Code::InvalidArgument)?)
+    device.gpu.attributes(device.mig.ok_or(Code::NotSupported)?)
 }
 
-/// `NOT_FOUND` for an index without a device, `INVALID_ARGUMENT` beyond the maximum.
+/// `NOT_FOUND` for an index without a device, also while MIG mode is off; `INVALID_ARGUMENT` beyond the maximum.
 fn mig_by_index(
     call: &Call<'_>,
     device: DeviceHandle,
@@ -125,7 +125,9 @@ fn mig_by_index(
     mig: OutputPtr<DeviceHandle>,
 ) -> Result<(), Code> {
     let (slot, gpu) = call.gpu(device)?;
-    gpu.mig_enabled()?;
+    if !gpu.mig()?.current {
+        return Err(Code::NotFound);
+    }
     if index >= gpu.max_mig_devices() {
         return Err(Code::InvalidArgument);
     }

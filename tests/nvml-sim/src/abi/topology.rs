@@ -118,7 +118,7 @@ exports! {
 }
 
 fn link(gpu: &Gpu, number: c_uint) -> Result<&NvLink, Code> {
-    if number >= MOST_LINKS {
+    if number >= MOST_LINKS && !gpu.links.is_empty() {
         return Err(Code::InvalidArgument);
     }
     let at = usize::try_from(number).map_err(|_| Code::InvalidArgument)?;

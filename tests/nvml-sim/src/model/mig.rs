@@ -72,7 +72,7 @@ impl Gpu {
     /// `nvmlDeviceGetGpuInstances`: the instances of a profile.
     pub fn gpu_instances(&self, profile_id: u32) -> Result<Vec<&GpuInstance>, Code> {
         self.gi_profile_by_id(profile_id)?;
-        let instances = &self.mig_enabled()?.instances;
+        let instances = &self.mig()?.instances;
         Ok(instances.iter().filter(|gi| gi.profile_id == profile_id).collect())
     }
 

@@ -152,7 +152,11 @@ fn gpm_exists_from_hopper_on() {
     assert_eq!(call!(nvml, nvmlGpmMigSampleGet, nvml.gpu(1), 2, sample), NOT_SUPPORTED);
     assert_eq!(call!(nvml, nvmlGpmSampleGet, nvml.gpu(1), sample), NOT_SUPPORTED);
     assert_eq!(call!(nvml, nvmlGpmSampleGet, nvml.gpu(2), sample), 0);
-    assert_eq!(call!(nvml, nvmlGpmMigSampleGet, nvml.gpu(2), 0, sample), NOT_SUPPORTED, "no MIG");
+    assert_eq!(
+        call!(nvml, nvmlGpmMigSampleGet, nvml.gpu(2), 0, sample),
+        INVALID_ARGUMENT,
+        "no MIG"
+    );
     let mut support = sys::nvmlGpmSupport_t { version: 2, isSupportedDevice: 0 };
     let code = call!(nvml, nvmlGpmQueryDeviceSupport, nvml.gpu(0), &raw mut support);
     assert_eq!(code, ARGUMENT_VERSION_MISMATCH);
