@@ -4,6 +4,8 @@
 //! of each process and instance, the kernel the container of each process. Nothing is attributed twice; what cannot
 //! be attributed is reported separately. The types are also the documents of the REST API and of the agent's socket.
 
+use std::fmt;
+
 use octavo_model::id::PciAddress;
 use octavo_model::quantity::Mebibytes;
 use octavo_model::reading::{MemoryUse, Percent};
@@ -170,6 +172,21 @@ impl Tenant {
     pub fn short_uid(&self) -> Option<String> {
         let uid = self.uid.as_deref()?;
         Some(uid.chars().take(SHORT_UID_CHARS).collect())
+    }
+}
+
+/// Formats the namespace and name of the pod, or what is known about a tenant without one.
+impl fmt::Display for Tenant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (&self.namespace, &self.pod, &self.unnamed_pod) {
+            (Some(namespace), Some(pod), _) => write!(f, "{namespace}/{pod}"),
+            (None, Some(pod), _) => f.write_str(pod),
+            (_, None, Some(uid)) => write!(f, "(unnamed pod: uid {uid})"),
+            (_, None, None) => match self.processes.first() {
+                Some(pid) => write!(f, "(no pod: pid {pid})"),
+                None => f.write_str("(no pod)"),
+            },
+        }
     }
 }
 

@@ -1,9 +1,13 @@
 //! One node: the fleet's information about it, then its devices as `octavo inspect` shows them on the node itself.
 
+use std::collections::BTreeSet;
+
 use octavo_fleet::api::{NodeDetail, NodeRow};
 use octavo_fleet::summary::LayoutSummary;
 use octavo_model::reason::Reason;
 use octavo_model::reported::Reported;
+use octavo_model::text::join;
+use octavo_node::sharing::usage::Usage;
 
 use super::format;
 use crate::inspect::{self, Columns};
@@ -11,6 +15,9 @@ use crate::settings::Colors;
 use crate::settings::fleet::OutputOptions;
 use crate::style::Style;
 use crate::text::{lines, printable, wrap};
+
+/// Maximum number of listed allocations.
+const MAX_ALLOCATIONS: usize = 16;
 
 pub(super) fn text(detail: &NodeDetail, printed: OutputOptions, colors: Colors) -> String {
     let columns = if printed.is_wide() { Columns::All } else { Columns::Default };
@@ -48,7 +55,36 @@ fn facts(detail: &NodeDetail, colors: Colors) -> String {
         let line = format!("Device plugin: {mode}, {state}{why}");
         output.push(wrap(&line, 2));
     }
+    if let Some(usage) = &detail.usage {
+        output.extend(allocations(usage));
+    }
     lines(output)
+}
+
+/// Lists the devices and partitions that are allocated to pods: the pictures below show only processes, and a pod need not
+/// have one.
+fn allocations(usage: &Usage) -> Vec<String> {
+    let units = usage
+        .devices
+        .iter()
+        .flat_map(|device| device.units.iter().map(move |unit| (device.name.as_str(), unit)));
+    let allocated: Vec<String> = units
+        .filter_map(|(device, unit)| {
+            let pods = unit.tenants.iter().filter(|tenant| !tenant.ids.is_empty());
+            let pods: BTreeSet<String> = pods.map(ToString::to_string).collect();
+            let partition = unit.gpu_instance.map(|id| format!(" gi {id}"));
+            let profile = unit.profile.as_ref().map(|name| format!(" ({name})"));
+            let unit =
+                format!("{device}{}{}", partition.unwrap_or_default(), profile.unwrap_or_default());
+            let pods = join(&pods, ", ");
+            (!pods.is_empty()).then(|| wrap(&printable(&format!("  {unit}: {pods}")), 4))
+        })
+        .collect();
+    let more = allocated.len().saturating_sub(MAX_ALLOCATIONS);
+    let more = (more > 0).then(|| format!("  and {more} more, in `octavo top`"));
+    let head = (!allocated.is_empty()).then(|| "Allocated to pods:".to_owned());
+    let listed = allocated.into_iter().take(MAX_ALLOCATIONS);
+    head.into_iter().chain(listed).chain(more).collect()
 }
 
 /// Formats the source of the information.
@@ -83,7 +119,9 @@ fn layout_lines(layout: &LayoutSummary, colors: Colors) -> Vec<String> {
     }
     let mut output = vec![head];
     for device in layout.devices.iter().filter(|one| one.state != Reason::Applied) {
-        let mut line = format!("  {}: {}", printable(&device.name), paint(&device.state));
+        let name = format!("  {}: ", printable(&device.name));
+        let state = printable(device.state.as_str());
+        let mut line = format!("{name}{state}");
         if let Some(at) = &device.progress {
             let back = if at.back { ", rolling back" } else { "" };
             let doing = printable(&at.current_step);
@@ -92,7 +130,13 @@ fn layout_lines(layout: &LayoutSummary, colors: Colors) -> Vec<String> {
         if !device.message.is_empty() {
             line = format!("{line}: {}", printable(&device.message));
         }
-        output.push(wrap(&line, 4));
+        // Colored last, because `wrap` removes control characters.
+        let line = wrap(&line, 4);
+        let rest = line.strip_prefix(&name).and_then(|rest| rest.strip_prefix(&state));
+        output.push(match rest {
+            Some(rest) => format!("{name}{}{rest}", paint(&device.state)),
+            None => line,
+        });
     }
     // A device's message is shown with the device.
     if let Some(message) = &layout.message
@@ -108,9 +152,48 @@ fn layout_lines(layout: &LayoutSummary, colors: Colors) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use octavo_model::resource::ShareId;
+    use octavo_node::sharing::usage::{DeviceUsage, Tenant, UnitUsage};
     use octavo_planner::reconcile::{ChangeProgress, DeviceLayoutStatus};
+    use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn allocations_name_pods_once_and_are_limited() {
+        let tenant = |pod: &str, ids: Vec<ShareId>| Tenant {
+            namespace: Some("team".to_owned()),
+            pod: Some(pod.to_owned()),
+            ids,
+            ..Tenant::default()
+        };
+        let share = |text: &str| vec![ShareId::whole(text)];
+        let unit = |instance: u32, tenants: Vec<Tenant>| {
+            serde_json::from_value(json!({
+                "uuid": "MIG-1", "gpuInstance": instance, "profile": "1g.10gb", "tenants": tenants,
+            }))
+            .unwrap()
+        };
+        let device = |units: Vec<UnitUsage>| DeviceUsage {
+            pci: "0000:07:00.0".parse().unwrap(),
+            name: "GPU 0".to_owned(),
+            memory: None,
+            utilization: None,
+            power_watts: None,
+            temperature_celsius: None,
+            units,
+        };
+        let usage =
+            |units: Vec<UnitUsage>| Usage { devices: vec![device(units)], ..Usage::default() };
+        let two = vec![tenant("a", share("x")), tenant("a", share("y")), tenant("b", Vec::new())];
+        let listed = allocations(&usage(vec![unit(7, two), unit(8, Vec::new())]));
+        assert_eq!(listed, ["Allocated to pods:", "  GPU 0 gi 7 (1g.10gb): team/a"]);
+        assert_eq!(allocations(&usage(vec![unit(7, Vec::new())])), [""; 0]);
+        let many = (0..20).map(|at| unit(at, vec![tenant("a", share("x"))])).collect();
+        let listed = allocations(&usage(many));
+        assert_eq!(listed.len(), 18);
+        assert_eq!(listed.last().unwrap(), "  and 4 more, in `octavo top`");
+    }
 
     #[test]
     fn layout_lists_devices_that_do_not_have_it() {
@@ -149,6 +232,8 @@ mod tests {
                 "  GPU 2: applying, 1 of 4 steps: create 3g.40gb",
             ]
         );
+        let colored = layout_lines(&layout, Colors::On);
+        assert_eq!(colored[1], "  GPU 1: \u{1b}[33mblocked\u{1b}[0m: in use by pid 7");
         let unknown = LayoutSummary {
             name: Some("nosuch".to_owned()),
             message: Some("no layout nosuch".to_owned()),

@@ -35,7 +35,7 @@ fn cells(row: &UsageRow) -> Vec<Cell> {
         Cell::plain(&node),
         Cell::plain(&row.device),
         Cell::optional(row.profile.as_deref()),
-        Cell::plain(&pod(row)),
+        Cell::plain(&row.tenant),
         Cell::optional(tenant.container.as_deref()),
         Cell::plain(&replicas(row)),
         Cell::new(&amount(used(tenant)), style),
@@ -47,19 +47,6 @@ fn cells(row: &UsageRow) -> Vec<Cell> {
         Cell::optional(Some(pids.join(",")).filter(|pids| !pids.is_empty())),
         Cell::plain(&row.uuid),
     ]
-}
-
-fn pod(row: &UsageRow) -> String {
-    let tenant = &row.tenant;
-    match (&tenant.namespace, &tenant.pod, &tenant.unnamed_pod) {
-        (Some(namespace), Some(pod), _) => format!("{namespace}/{pod}"),
-        (None, Some(pod), _) => pod.clone(),
-        (_, None, Some(uid)) => format!("(unnamed pod: uid {uid})"),
-        (_, None, None) => match tenant.processes.first() {
-            Some(pid) => format!("(no pod: pid {pid})"),
-            None => "(no pod)".to_owned(),
-        },
-    }
 }
 
 /// Formats the allocated replicas: `0,2`; `all` if the unit is allocated exclusively.
