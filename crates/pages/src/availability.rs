@@ -13,7 +13,7 @@ use octavo_store::availability::{Age, AvailabilityCount, CLUSTER_UNREADABLE, Cou
 use octavo_toolkit::error::chain;
 
 use super::badges::{count_noun as number_of, format_age, format_memory, millis, starting};
-use super::bar::{Bar, LegendEntry, legend_entry, legend_of};
+use super::bar::{Bar, LegendCount, LegendEntry, legend_entry, legend_of};
 use super::frame::Frame;
 use super::history::HistorySection;
 
@@ -151,18 +151,8 @@ fn counted_rows(count: usize) -> String {
 
 fn resource(row: &Row, basis: CountBasis) -> ResourcePart {
     let Of { resource, shape, .. } = &row.key;
-    let taken = match basis {
-        CountBasis::Cluster => "requested",
-        CountBasis::Agents => DeviceUse::InUse.title(),
-    };
-    let keys = legend_of([
-        (DeviceUse::InUse.as_str(), None, taken, row.taken),
-        legend_entry(DeviceUse::Free, row.free),
-        legend_entry(DeviceUse::Unavailable, row.units_with_use(DeviceUse::Unavailable)),
-        legend_entry(DeviceUse::Passthrough, row.units_with_use(DeviceUse::Passthrough)),
-        legend_entry(DeviceUse::Unknown, row.units_with_use(DeviceUse::Unknown)),
-        ("partitioned", Some("stripes"), "pending", row.pending.units),
-    ]);
+    let pending = ("partitioned", Some("stripes"), "pending", row.pending.units);
+    let keys = legend_of(use_of(row, basis).into_iter().chain([pending]));
     let reasons = row.unavailable.iter();
     ResourcePart {
         free: row.known_free().map_or_else(|| "-".to_owned(), |free| free.to_string()),
@@ -186,6 +176,22 @@ fn what(shape: &Shape) -> String {
         Shape::Mig(profile) | Shape::AmdPartition(profile) => format!("as {profile} partitions"),
         Shape::TimeSlice => "as time slices of devices".to_owned(),
         Shape::MigTimeSlice(profile) => format!("as time slices of {profile} partitions"),
+/// Units of a row by use, as entries of a legend.
+pub(super) fn use_of(row: &Row, basis: CountBasis) -> [LegendCount; 5] {
+    let taken = match basis {
+        CountBasis::Cluster => "requested",
+        CountBasis::Agents => DeviceUse::InUse.title(),
+    };
+    let not_free = |of| legend_entry(of, row.units_with_use(of));
+    [
+        (DeviceUse::InUse.as_str(), None, taken, row.taken),
+        legend_entry(DeviceUse::Free, row.free),
+        not_free(DeviceUse::Unavailable),
+        not_free(DeviceUse::Passthrough),
+        not_free(DeviceUse::Unknown),
+    ]
+}
+
         Shape::NeuronCore => "as NeuronCores".to_owned(),
     }
 }

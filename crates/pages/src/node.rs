@@ -127,7 +127,7 @@ pub(super) fn page(node: &Node, clock: &Clock, reader: PageParameters) -> NodePa
         // Nothing is known about a stale node.
         problems: inventory
             .filter(|_| !node.freshness.is_stale(now))
-            .map(|inventory| problems(inventory, layout, sharing)),
+            .map(|inventory| problems(&node.problems(now), inventory)),
         facts: facts(node, inventory),
         boot_id: printable(&node.run.boot_id),
         timeline: Timeline::new(node, clock, now),
