@@ -16,6 +16,7 @@ use super::badges::{count_noun as number_of, format_age, format_memory, millis, 
 use super::bar::{Bar, LegendCount, LegendEntry, legend_entry, legend_of};
 use super::frame::Frame;
 use super::history::HistorySection;
+use super::layouts::dry_run;
 
 #[derive(Template)]
 #[template(path = "availability.html")]
@@ -43,6 +44,8 @@ struct TypePart {
     fragmented: Vec<FragmentedRow>,
     /// Fragmented devices that are not listed.
     more_fragmented: usize,
+    /// Dry run of a layout on all nodes of the type, if the reader may list nodes and another layout could help.
+    dry_run: Option<String>,
 }
 
 /// Numbers of available and of possible units of one shape. Rows are alternatives.
@@ -108,12 +111,15 @@ pub(super) fn page(
                 placements: placements(name, &availability.rows),
                 fragmented: Vec::new(),
                 more_fragmented: 0,
+                dry_run: None,
             }),
         }
     }
     if visibility.nodes {
         for part in &mut types {
             list_fragmented(part, &availability.fragmented);
+            let is_useful = !part.fragmented.is_empty() || !part.placements.is_empty();
+            part.dry_run = is_useful.then(|| dry_run::link_of_type(&part.name));
         }
     }
     AvailabilityPage {
@@ -170,12 +176,6 @@ fn resource(row: &Row, basis: CountBasis) -> ResourcePart {
     }
 }
 
-fn what(shape: &Shape) -> String {
-    match shape {
-        Shape::Device => "as whole devices".to_owned(),
-        Shape::Mig(profile) | Shape::AmdPartition(profile) => format!("as {profile} partitions"),
-        Shape::TimeSlice => "as time slices of devices".to_owned(),
-        Shape::MigTimeSlice(profile) => format!("as time slices of {profile} partitions"),
 /// Units of a row by use, as entries of a legend.
 pub(super) fn use_of(row: &Row, basis: CountBasis) -> [LegendCount; 5] {
     let taken = match basis {
@@ -192,6 +192,12 @@ pub(super) fn use_of(row: &Row, basis: CountBasis) -> [LegendCount; 5] {
     ]
 }
 
+fn what(shape: &Shape) -> String {
+    match shape {
+        Shape::Device => "as whole devices".to_owned(),
+        Shape::Mig(profile) | Shape::AmdPartition(profile) => format!("as {profile} partitions"),
+        Shape::TimeSlice => "as time slices of devices".to_owned(),
+        Shape::MigTimeSlice(profile) => format!("as time slices of {profile} partitions"),
         Shape::NeuronCore => "as NeuronCores".to_owned(),
     }
 }
