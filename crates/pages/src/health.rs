@@ -27,6 +27,8 @@ impl Problem {
         let NodeProblem { area, tone, reason, device, message, remedy } = problem;
         let text = match message.as_str() {
             "" => (*reason).to_owned(),
+            // The message about a device can begin with its state.
+            message if message.starts_with(*reason) => printable(message),
             message => printable(&format!("{reason}: {message}")),
         };
         let of_node = match area {
@@ -119,7 +121,12 @@ mod tests {
         assert_eq!(
             shown,
             [
-                (text("failing: GPU is lost "), "bad", &*name, &*format!("#device-{pci}")),
+                (
+                    text("failing: GPU is lost "),
+                    "bad",
+                    &*pci.to_string(),
+                    &*format!("#device-{pci}"),
+                ),
                 (text("blocked"), "warn", "GPU 99", "#layout-now"),
                 (text("blocked: in use: pid 4711"), "warn", &*name, &*format!("#stands-{pci}")),
             ]

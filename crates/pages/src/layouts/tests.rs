@@ -115,7 +115,7 @@ fn row(page: &str, id: &str) -> String {
 async fn dry_run_over_a_selection_has_its_sums_and_the_obstacles_of_each_node() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("layouts.yaml");
-    let text_of_file = "apiVersion: octavo.dev/v1\nkind: Layouts\nlayouts:\n  cut:\n  - devices: all\n    mig: {1g.5gb: 1}\n  off:\n  - devices: all\n    mig: disabled\n";
+    let text_of_file = "apiVersion: octavo.dev/v1\nkind: Layouts\nlayouts:\n  cut:\n  - devices: {index: [0]}\n    mig: {1g.5gb: 1}\n  off:\n  - devices: all\n    mig: disabled\n";
     std::fs::write(&file, text_of_file).unwrap();
     let clock = Clock::start();
     let mut fleet = Fleet::default();
@@ -132,7 +132,7 @@ async fn dry_run_over_a_selection_has_its_sums_and_the_obstacles_of_each_node() 
     assert!(page.contains("2 nodes with the layout off"), "{page}");
     assert!(page.contains("<option selected>off</option>"), "{page}");
     assert!(page.contains("0 devices change: 0 instances destroyed, 0 created."), "{page}");
-    assert_eq!(row(&page, "plan-a"), "a | no changes | 0 of 1 | 0 | 0");
+    assert_eq!(row(&page, "plan-a"), "a | no changes | - | 0 | 0");
     assert!(!page.contains("id=\"plan-c\""), "{page}");
 
     // The devices cannot be partitioned.
