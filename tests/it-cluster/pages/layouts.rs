@@ -69,9 +69,8 @@ async fn dry_run_over_a_selection_shows_its_sums_and_the_blockers_of_each_node()
         page.click(".offer a[href='/layouts/dry-run?type=nvidia-a100-80gb']").await;
         page.until("#empty h2", &["No layout is selected"]).await;
         page.until(".live", &["Live"]).await;
-        let layout = page.find("#plan-layout").await;
-        layout.send_keys("all-balanced").await.unwrap();
-        page.until_address(|address| address.contains("plan=all-balanced")).await;
+        page.click("#plan-layout option[value='all-7g.80gb']").await;
+        page.until_address(|address| address.contains("plan=all-7g.80gb")).await;
         page.until_text("#plan-hgx-a100", |text| text.contains("pid 4711")).await;
         let row = page.text("#plan-hgx-a100").await;
         assert!(row.starts_with("hgx-a100 blocked ") && row.contains("pid 4711"), "{row}");
@@ -87,7 +86,7 @@ async fn dry_run_over_a_selection_shows_its_sums_and_the_blockers_of_each_node()
         page.press("j").await;
         page.until_true("return document.activeElement.matches('.dry-run tbody th a')").await;
         page.press(ENTER).await;
-        page.until_address(|address| address.ends_with("?layout=all-balanced#what-if")).await;
+        page.until_address(|address| address.ends_with("?layout=all-7g.80gb#what-if")).await;
         page.assert_clean().await;
     })
     .await;
@@ -100,8 +99,7 @@ async fn dry_run_over_a_selection_works_without_scripts() {
     browse(&site.url, start, async |page| {
         page.open("/nodes?search=a100").await;
         page.click("#dry-run").await;
-        let layout = page.find("#plan-layout").await;
-        layout.send_keys("all-disabled").await.unwrap();
+        page.click("#plan-layout option[value='all-disabled']").await;
         page.click("form[action='/layouts/dry-run'] button").await;
         page.until_text("#plan-hgx-a100", |text| text.contains("blocked")).await;
         page.until_address(|address| address.contains("search=a100")).await;

@@ -130,7 +130,7 @@ async fn dry_run_over_a_selection_has_its_sums_and_the_obstacles_of_each_node() 
     assert!(page.contains(link), "{page}");
     let page = text(get(&view, &link.replace("&#38;", "&")).await).await;
     assert!(page.contains("2 nodes with the layout off"), "{page}");
-    assert!(page.contains("<option selected>off</option>"), "{page}");
+    assert!(page.contains("<option value=\"off\" selected>off</option>"), "{page}");
     assert!(page.contains("0 devices change: 0 instances destroyed, 0 created."), "{page}");
     assert_eq!(row(&page, "plan-a"), "a | no changes | - | 0 | 0");
     assert!(!page.contains("id=\"plan-c\""), "{page}");
