@@ -83,6 +83,8 @@ async fn dry_run_over_a_selection_shows_its_sums_and_the_blockers_of_each_node()
         page.until_address(|address| address.contains("search=rtx")).await;
         page.back().await;
         page.until_text("#plan-hgx-a100", |text| text.contains("pid 4711")).await;
+        page.open("/layouts/dry-run?plan=all-7g.80gb").await;
+        page.until(".live", &["Live"]).await;
         page.press("j").await;
         page.until_true("return document.activeElement.matches('.dry-run tbody th a')").await;
         page.press(ENTER).await;
