@@ -76,6 +76,8 @@ open /nodes
 take nodes shared-a100-04
 open /layouts
 take layouts medium
+open '/layouts/dry-run?plan=large-models&search=shared'
+take layouts-dry-run 'Sum of' shared-a100-02
 open /map
 take map shared-a100-04
 open /teams

@@ -22,7 +22,7 @@ pub trait UsageProbe: fmt::Debug + Send + Sync {
     /// Returns all current holders of `devices`. An error means that the holders are unknown, which counts as in use.
     fn holders(&self, devices: &[Device]) -> Result<Vec<Holder>, String>;
 
-    /// Adds details, such as the program name, to holders whose process ID is known.
+    /// Adds details, such as the program name and the pod, to holders whose process ID is known.
     fn describe(&self, holders: &mut [Holder]);
 
     /// Stops allocation of these devices until the returned guard is dropped. Call it before the last call of
@@ -171,10 +171,26 @@ impl UsageProbe for NodeProbe {
 
     fn describe(&self, holders: &mut [Holder]) {
         holders::describe(&self.proc_root, holders);
+        if let Some(kubelet) = &self.kubelet {
+            kubelet.name_pods(holders);
+        }
     }
 }
 
 impl Kubelet {
+    /// Adds the names of pods that are known by UID, as of the last query.
+    fn name_pods(&self, holders: &mut [Holder]) {
+        let client = self.client.lock().unwrap_or_else(PoisonError::into_inner);
+        let pods = holders.iter_mut().filter_map(|holder| holder.details.pod.as_mut());
+        for pod in pods.filter(|pod| pod.name.is_none()) {
+            let name = pod.uid.as_deref().and_then(|uid| client.reader.pod_name(uid));
+            if let Some((namespace, name)) = name {
+                pod.namespace = Some(namespace.to_owned());
+                pod.name = Some(name.to_owned());
+            }
+        }
+    }
+
     /// Returns the allocations of containers, from a query that started after this call.
     fn allocations(&self) -> Result<Vec<DeviceAllocation>, String> {
         let now = Instant::now();
@@ -230,7 +246,7 @@ pub(super) async fn all_holders(
             Err(reason) => (named, Some(reason)),
         };
         usage_probe.describe(&mut all);
-        (all, unknown_reason)
+        (holder::merge_pods(all), unknown_reason)
     });
     match timeout(SCAN_TIMEOUT, query).await {
         Ok(Ok(users)) => users,

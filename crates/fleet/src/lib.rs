@@ -12,6 +12,7 @@ pub mod estimate;
 pub mod hardware_profile;
 pub mod matching;
 pub mod measured_speed;
+pub mod node_plan;
 pub mod price;
 pub mod problem;
 pub mod request_error;

@@ -35,7 +35,7 @@ pub use node::NodeSummary;
 pub use node_state::NodeState;
 pub use octavo_model::sharing_mode::Sharing;
 pub use partitions::{PartitionUse, partitions_of};
-pub use problem::{LayoutProblem, NodeProblem};
+pub use problem::{LayoutProblem, NodeProblem, ProblemArea};
 pub use report_rate::{MAX_REPORTED_TENANTS, MIN_REPORT_INTERVAL, ReportAction, ReportRate};
 pub use sharing::{Replicas, SharedUnits, SharingSummary, TimeSlicingExtent};
 pub use usage::{

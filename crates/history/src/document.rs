@@ -32,7 +32,7 @@ pub struct SeriesList {
     /// Number of values per series.
     pub points: usize,
     /// Number of devices and partitions of the fleet without a history, because the memory for it is exhausted.
-    pub without_room: usize,
+    pub omitted_series: usize,
     /// Human-readable explanation of missing data.
     pub notice: Option<String>,
     /// The series, ordered by node and device, or by type.

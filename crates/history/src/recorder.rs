@@ -30,9 +30,9 @@ pub struct History {
     series: usize,
     /// Bytes of the totals.
     totals_bytes: usize,
-    /// Series of the last step without room.
-    without_room: Waiting,
-    /// Series of the step that is being recorded without room.
+    /// Series of the last step that the limit omits.
+    omitted_series: Waiting,
+    /// Series of the step that is being recorded that the limit omits.
     waiting: Waiting,
     /// First and last step with a sample of any device.
     first: Option<u32>,
@@ -59,7 +59,7 @@ pub struct HistoryStatus {
     /// Devices and partitions with a history.
     pub series: usize,
     /// Devices and partitions of the last sample without a history, because the limit is reached.
-    pub without_room: usize,
+    pub omitted_series: usize,
 }
 
 /// Bytes of a node besides its name and its series: its entry in the map, and its allocations.
@@ -138,7 +138,7 @@ impl History {
     pub fn finish(&mut self, step: u32) {
         self.first = self.first.or(Some(step));
         self.last = Some(step);
-        self.without_room = mem::take(&mut self.waiting);
+        self.omitted_series = mem::take(&mut self.waiting);
         let totals = Arc::make_mut(&mut self.totals);
         totals.record(step, mem::take(&mut self.recording), self.budget / TOTALS_SHARE);
         self.totals_bytes = totals.bytes();
@@ -151,7 +151,7 @@ impl History {
             bytes: self.used(),
             budget: self.budget,
             series: self.series,
-            without_room: self.without_room.sum(),
+            omitted_series: self.omitted_series.sum(),
         }
     }
 
@@ -249,7 +249,7 @@ impl History {
             let series = Series::new(sample, step);
             let size = series.bytes(&sample.key).saturating_add(NODE_BYTES).max(average);
             // Devices precede partitions: new partitions must not take the room that was made for devices.
-            if size <= room && (is_device || self.without_room.devices == 0) {
+            if size <= room && (is_device || self.omitted_series.devices == 0) {
                 room = room.saturating_sub(size);
                 added.push((sample.key.clone(), series));
             } else {
@@ -275,12 +275,12 @@ impl History {
     /// and room for partitions only from series without a recent sample.
     fn enforce_limit(&mut self, step: u32) {
         let is_over = self.used() > self.budget;
-        if !is_over && self.without_room.sum() == 0 {
+        if !is_over && self.omitted_series.sum() == 0 {
             return;
         }
         let average = self.bytes.checked_div(self.series).unwrap_or_default();
-        let for_all = self.without_room.sum().saturating_mul(average);
-        let for_devices = self.without_room.devices.saturating_mul(average);
+        let for_all = self.omitted_series.sum().saturating_mul(average);
+        let for_devices = self.omitted_series.devices.saturating_mul(average);
         let all = self.nodes.iter().flat_map(|(node, all)| all.iter().map(move |one| (node, one)));
         let mut ranked: Vec<_> = all
             .map(|(node, (key, series))| {
@@ -306,7 +306,7 @@ impl History {
             }
             left = left.saturating_sub(bytes);
             if is_current {
-                self.without_room.add(is_device);
+                self.omitted_series.add(is_device);
             }
             removed.entry(node.clone()).or_default().push(key.clone());
         }

@@ -252,13 +252,13 @@ fn at_the_limit_vanished_devices_make_room_for_new_ones() {
     let mut history = History::new(nodes.iter().sum::<usize>() + 100);
     record(&mut history, START, &[(0, one(0)), (1, one(1))]);
     record(&mut history, START + 1, &[(0, one(0)), (1, one(1)), (2, one(2))]);
-    assert_eq!((history.status().series, history.status().without_room), (2, 1));
+    assert_eq!((history.status().series, history.status().omitted_series), (2, 1));
     record(&mut history, START + 2, &[(1, one(1)), (2, one(2))]);
     let names = |history: &History| history.nodes().map(ToString::to_string).collect::<Vec<_>>();
     assert_eq!(names(&history), ["node-1"]);
     record(&mut history, START + 3, &[(1, one(1)), (2, one(2))]);
     assert_eq!(names(&history), ["node-1", "node-2"]);
-    assert_eq!(history.status().without_room, 0);
+    assert_eq!(history.status().omitted_series, 0);
 }
 
 #[test]
@@ -274,7 +274,7 @@ fn growth_beyond_the_limit_removes_the_youngest_history() {
     }
     let status = history.status();
     assert!(status.bytes <= 12_000 && status.series < 6, "{status:?}");
-    assert_eq!(status.series + status.without_room, 6);
+    assert_eq!(status.series + status.omitted_series, 6);
     assert_eq!(history.of_node(&node(0))[0].0, key(0), "the oldest one stays");
 }
 
@@ -300,7 +300,7 @@ fn waiting_devices_take_the_room_of_current_partitions() {
     };
     let others = |count| (1..count).map(|number| (usize::from(number), vec![busy(number, 40)]));
     record(&mut history, START, &[(0, partitions(0))]);
-    assert!(history.status().without_room > 0);
+    assert!(history.status().omitted_series > 0);
     for step in 1..60 {
         // The first node has new partitions in each step.
         let all: Vec<_> = std::iter::once((0, partitions(step))).chain(others(6)).collect();

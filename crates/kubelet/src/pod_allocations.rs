@@ -95,6 +95,12 @@ impl AllocationReader {
         Ok(PodAllocations { devices, is_young, has_checkpoint: true })
     }
 
+    /// Namespace and name of the pod with this UID, if the kubelet has reported it and its checkpoint has it.
+    pub fn pod_name(&self, uid: &str) -> Option<(&str, &str)> {
+        let (namespace, name) = self.names.get(uid)?;
+        Some((namespace, name))
+    }
+
     /// Reads the checkpoint, and the running pods if they affect the result.
     async fn read_checkpoint(
         &self,

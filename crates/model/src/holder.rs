@@ -70,10 +70,25 @@ impl Holder {
         }
     }
 
-    /// Returns `true` if it is a pod to which the kubelet allocated the device: only the kubelet reports pod names.
+    /// Returns `true` if it is a pod to which the kubelet allocated the device, rather than one of its processes: only
+    /// the kubelet reports pod names.
     pub fn is_kubelet_allocation(&self) -> bool {
         let pod = self.details.pod.as_ref();
-        pod.is_some_and(|pod| pod.name.is_some())
+        self.details.pid.is_none() && pod.is_some_and(|pod| pod.name.is_some())
+    }
+
+    /// Returns `true` if `process` is a process of the same pod, known by name, at the same place.
+    fn is_pod_of(&self, process: &Self) -> bool {
+        let place = |of: &Self| (of.device, of.gpu_instance, of.compute_instance);
+        process.details.pid.is_some()
+            && place(self) == place(process)
+            && self.pod_name().is_some_and(|name| process.pod_name() == Some(name))
+    }
+
+    /// Namespace and name of the pod, if the name is known.
+    fn pod_name(&self) -> Option<(Option<&str>, &str)> {
+        let pod = self.details.pod.as_ref()?;
+        Some((pod.namespace.as_deref(), pod.name.as_deref()?))
     }
 }
 
@@ -95,6 +110,27 @@ pub fn merge_holders(mut named: Vec<Holder>, open: Vec<Holder>) -> Vec<Holder> {
     named.extend(open.into_iter().filter(new));
     named.sort();
     named
+}
+
+/// Removes the allocations of pods that a named process of the same pod repeats at the same place. The process gets the
+/// name of the container if only one of the pod has the allocation.
+pub fn merge_pods(holders: Vec<Holder>) -> Vec<Holder> {
+    let (allocations, mut others): (Vec<Holder>, Vec<Holder>) =
+        holders.into_iter().partition(Holder::is_kubelet_allocation);
+    for process in &mut others {
+        let mut same = allocations.iter().filter(|one| one.is_pod_of(process));
+        let first = same.next().and_then(|one| one.details.pod.as_ref()?.container.clone());
+        if same.next().is_none()
+            && let (Some(container), Some(pod)) = (first, &mut process.details.pod)
+        {
+            pod.container = Some(container);
+        }
+    }
+    let is_new = |one: &Holder| !others.iter().any(|process| one.is_pod_of(process));
+    let new: Vec<Holder> = allocations.into_iter().filter(is_new).collect();
+    others.extend(new);
+    others.sort();
+    others
 }
 
 impl Pod {
@@ -219,6 +255,47 @@ mod tests {
             holder(Some(5), Some(1), None),
         ];
         assert_eq!(all, expected);
+    }
+
+    #[test]
+    fn pod_known_by_name_and_by_its_process_is_one_holder() {
+        let holder = |gpu_instance, pid, uid: Option<&str>, name: Option<&str>, container: &str| {
+            let pod = Pod {
+                uid: uid.map(str::to_owned),
+                namespace: name.map(|_| "serving".to_owned()),
+                name: name.map(str::to_owned),
+                container: Some(container.to_owned()),
+            };
+            Holder {
+                device: PciAddress::new(0, 7, 0, 0).unwrap(),
+                gpu_instance: Some(gpu_instance),
+                compute_instance: Some(0),
+                details: HolderDetails { pid, pod: Some(pod), ..HolderDetails::default() },
+            }
+        };
+        let (chat, other) = (Some("chat-70b-0"), Some("other-0"));
+        let all = merge_pods(vec![
+            holder(1, Some(7), Some(UID), chat, CONTAINER),
+            holder(1, None, None, chat, "main"),
+            // Another pod, another instance, and a process without a name are holders of their own.
+            holder(1, None, None, other, "main"),
+            holder(2, None, None, chat, "main"),
+            holder(2, Some(8), Some(UID), None, CONTAINER),
+            // Either of two containers may be that of the process.
+            holder(3, Some(9), Some(UID), chat, CONTAINER),
+            holder(3, None, None, chat, "main"),
+            holder(3, None, None, chat, "side"),
+        ]);
+        let mut expected = vec![
+            holder(1, Some(7), Some(UID), chat, "main"),
+            holder(1, None, None, other, "main"),
+            holder(2, None, None, chat, "main"),
+            holder(2, Some(8), Some(UID), None, CONTAINER),
+            holder(3, Some(9), Some(UID), chat, CONTAINER),
+        ];
+        expected.sort();
+        assert_eq!(all, expected);
+        assert_eq!(all.iter().filter(|one| one.is_kubelet_allocation()).count(), 2);
     }
 
     #[test]

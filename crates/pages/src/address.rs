@@ -73,6 +73,12 @@ impl ListAddress {
     }
 }
 
+/// The address `path` with the query of `link`.
+pub(super) fn moved(link: &str, path: &str) -> String {
+    let query = link.split_once('?').map(|(_, query)| format!("?{query}"));
+    format!("{path}{}", query.unwrap_or_default())
+}
+
 /// Query parameters of `uri`, in order; `None` if the encoding is invalid.
 pub(super) fn query_pairs(uri: &Uri) -> Option<Vec<(String, String)>> {
     let Query(pairs) = Query::try_from_uri(uri).ok()?;

@@ -13,9 +13,10 @@ use octavo_store::availability::{Age, AvailabilityCount, CLUSTER_UNREADABLE, Cou
 use octavo_toolkit::error::chain;
 
 use super::badges::{count_noun as number_of, format_age, format_memory, millis, starting};
-use super::bar::{Bar, LegendEntry, legend_entry, legend_of};
+use super::bar::{Bar, LegendCount, LegendEntry, legend_entry, legend_of};
 use super::frame::Frame;
 use super::history::HistorySection;
+use super::layouts::dry_run;
 
 #[derive(Template)]
 #[template(path = "availability.html")]
@@ -43,6 +44,8 @@ struct TypePart {
     fragmented: Vec<FragmentedRow>,
     /// Fragmented devices that are not listed.
     more_fragmented: usize,
+    /// Dry run of a layout on all nodes of the type, if the reader may list nodes and another layout could help.
+    dry_run: Option<String>,
 }
 
 /// Numbers of available and of possible units of one shape. Rows are alternatives.
@@ -108,12 +111,15 @@ pub(super) fn page(
                 placements: placements(name, &availability.rows),
                 fragmented: Vec::new(),
                 more_fragmented: 0,
+                dry_run: None,
             }),
         }
     }
     if visibility.nodes {
         for part in &mut types {
             list_fragmented(part, &availability.fragmented);
+            let is_useful = !part.fragmented.is_empty() || !part.placements.is_empty();
+            part.dry_run = is_useful.then(|| dry_run::link_of_type(&part.name));
         }
     }
     AvailabilityPage {
@@ -151,18 +157,8 @@ fn counted_rows(count: usize) -> String {
 
 fn resource(row: &Row, basis: CountBasis) -> ResourcePart {
     let Of { resource, shape, .. } = &row.key;
-    let taken = match basis {
-        CountBasis::Cluster => "requested",
-        CountBasis::Agents => DeviceUse::InUse.title(),
-    };
-    let keys = legend_of([
-        (DeviceUse::InUse.as_str(), None, taken, row.taken),
-        legend_entry(DeviceUse::Free, row.free),
-        legend_entry(DeviceUse::Unavailable, row.units_with_use(DeviceUse::Unavailable)),
-        legend_entry(DeviceUse::Passthrough, row.units_with_use(DeviceUse::Passthrough)),
-        legend_entry(DeviceUse::Unknown, row.units_with_use(DeviceUse::Unknown)),
-        ("partitioned", Some("stripes"), "pending", row.pending.units),
-    ]);
+    let pending = ("partitioned", Some("stripes"), "pending", row.pending.units);
+    let keys = legend_of(use_of(row, basis).into_iter().chain([pending]));
     let reasons = row.unavailable.iter();
     ResourcePart {
         free: row.known_free().map_or_else(|| "-".to_owned(), |free| free.to_string()),
@@ -178,6 +174,22 @@ fn resource(row: &Row, basis: CountBasis) -> ResourcePart {
             })
             .collect(),
     }
+}
+
+/// Units of a row by use, as entries of a legend.
+pub(super) fn use_of(row: &Row, basis: CountBasis) -> [LegendCount; 5] {
+    let taken = match basis {
+        CountBasis::Cluster => "requested",
+        CountBasis::Agents => DeviceUse::InUse.title(),
+    };
+    let not_free = |of| legend_entry(of, row.units_with_use(of));
+    [
+        (DeviceUse::InUse.as_str(), None, taken, row.taken),
+        legend_entry(DeviceUse::Free, row.free),
+        not_free(DeviceUse::Unavailable),
+        not_free(DeviceUse::Passthrough),
+        not_free(DeviceUse::Unknown),
+    ]
 }
 
 fn what(shape: &Shape) -> String {

@@ -37,6 +37,9 @@ pub(super) struct LegendEntry {
     pub(super) count: u32,
 }
 
+/// CSS class, fill pattern, label and count of an entry of a legend.
+pub(super) type LegendCount = (&'static str, Option<&'static str>, &'static str, u64);
+
 impl Bar {
     /// Bar of these counts.
     pub(super) fn from_counts(counts: DeviceCounts, height: u32) -> Self {
@@ -73,11 +76,8 @@ pub(super) fn legend(counts: DeviceCounts) -> Vec<LegendEntry> {
     legend_of(order.map(|of| legend_entry(of, counts.count(of).into())))
 }
 
-/// Class, fill pattern, label and count of the devices with this use.
-pub(super) fn legend_entry(
-    of: DeviceUse,
-    count: u64,
-) -> (&'static str, Option<&'static str>, &'static str, u64) {
+/// Entry of the devices with this use.
+pub(super) fn legend_entry(of: DeviceUse, count: u64) -> LegendCount {
     let fill = match of {
         DeviceUse::Partitioned => Some("stripes"),
         DeviceUse::Unavailable => Some("crosses"),
@@ -86,10 +86,8 @@ pub(super) fn legend_entry(
     (of.as_str(), fill, of.title(), count)
 }
 
-/// Creates entries for nonzero counts, from class, fill pattern, label and count.
-pub(super) fn legend_of<const N: usize>(
-    all: [(&'static str, Option<&'static str>, &'static str, u64); N],
-) -> Vec<LegendEntry> {
+/// Entries of the nonzero counts.
+pub(super) fn legend_of(all: impl IntoIterator<Item = LegendCount>) -> Vec<LegendEntry> {
     let all = all.into_iter().filter(|(.., count)| *count > 0);
     all.map(|(kind, fill, word, count)| LegendEntry {
         kind,

@@ -1,15 +1,13 @@
-//! Problems of a node, most severe first, with what to do about each.
+//! Problems of a node as on the overview, most severe first, with links to their places on the page.
 
-use octavo_model::inventory::{Device, Inventory};
-use octavo_model::reason::{Reason, Severity};
-use octavo_model::reported::Reported;
-use octavo_model::sharing_status::SharingStatus;
+use std::cmp::Reverse;
+
+use octavo_fleet::summary::{NodeProblem, ProblemArea};
+use octavo_model::inventory::Inventory;
 use octavo_model::tone::Tone;
-use octavo_planner::reconcile::{ApplyState, NodeLayoutStatus};
 
 use super::badges::{TextPart, printable, text_parts, tone_class, tone_icon};
 use super::device_card::title;
-use super::sharing::unhealthy_units;
 
 /// Problem as shown on the page of a node.
 #[derive(Debug, PartialEq, Eq)]
@@ -17,14 +15,36 @@ pub(super) struct Problem {
     tone: Tone,
     /// Affected object.
     pub(super) what: String,
-    /// Fragment of its place on the page.
-    pub(super) href: String,
-    pub(super) text: String,
-    /// Remedy; empty if the problem has no reason that this version knows.
+    /// Fragment of its place on the page; `None` for the whole node.
+    pub(super) href: Option<String>,
+    /// Reason and explanation.
+    pub(super) text: Vec<TextPart>,
     pub(super) remedy: Vec<TextPart>,
 }
 
 impl Problem {
+    fn new(problem: &NodeProblem, inventory: &Inventory) -> Self {
+        let NodeProblem { area, tone, reason, device, message, remedy } = problem;
+        let text = match message.as_str() {
+            "" => (*reason).to_owned(),
+            // The message about a device can begin with its state.
+            message if message.starts_with(*reason) => printable(message),
+            message => printable(&format!("{reason}: {message}")),
+        };
+        let of_node = match area {
+            ProblemArea::Devices => "Node",
+            ProblemArea::Layout => "Layout",
+            ProblemArea::Allocation => "Allocation to pods",
+        };
+        Self {
+            tone: *tone,
+            what: device.as_deref().map_or_else(|| of_node.to_owned(), printable),
+            href: href(*area, device.as_deref(), inventory),
+            text: text_parts(&text),
+            remedy: text_parts(remedy),
+        }
+    }
+
     /// CSS class of its color.
     pub(super) fn class(&self) -> &'static str {
         tone_class(self.tone)
@@ -36,137 +56,92 @@ impl Problem {
     }
 }
 
-/// Problems of devices, layout and allocation.
-pub(super) fn problems(
-    inventory: &Inventory,
-    layout: Option<&NodeLayoutStatus>,
-    sharing: Option<&SharingStatus>,
-) -> Vec<Problem> {
-    let devices = inventory.devices.iter();
-    let devices = devices.filter(|device| !inventory.is_reported_by_neuron(device));
-    let mut all: Vec<Problem> =
-        devices.filter_map(|device| device_problem(device, inventory)).collect();
-    all.extend(neuron_problems(inventory));
-    all.extend(layout.into_iter().flat_map(layout_problems));
-    all.extend(sharing.into_iter().flat_map(sharing_problems));
-    all.sort_by_key(|problem| std::cmp::Reverse(problem.tone));
-    all
+/// Problems of a node with this inventory, as on its page.
+pub(super) fn problems(all: &[NodeProblem], inventory: &Inventory) -> Vec<Problem> {
+    let mut shown: Vec<Problem> = all.iter().map(|one| Problem::new(one, inventory)).collect();
+    shown.sort_by_key(|problem| Reverse(problem.tone));
+    shown
 }
 
-fn device_problem(device: &Device, inventory: &Inventory) -> Option<Problem> {
-    let state = device.state(&inventory.nvml);
-    let tone = device.tone(&inventory.nvml);
-    if tone < Tone::Warning {
-        return None;
-    }
-    let issues = device.issues();
-    let texts: Vec<String> = issues.iter().map(|issue| printable(&issue.text)).collect();
-    Some(Problem {
-        tone,
-        what: title(device),
-        href: format!("#device-{}", device.pci),
-        text: if texts.is_empty() { state.as_str().to_owned() } else { texts.join("; ") },
-        remedy: text_parts(state.remedy()),
-    })
-}
-
-fn neuron_problems(inventory: &Inventory) -> impl Iterator<Item = Problem> {
-    let chips = inventory.neuron.iter().flat_map(|neuron| &neuron.devices);
-    chips.filter_map(|chip| {
-        let tone = Tone::from(chip.state().severity()?);
-        let texts: Vec<String> = chip.issues().iter().map(|issue| printable(&issue.text)).collect();
-        (tone >= Tone::Warning).then(|| Problem {
-            tone,
-            what: format!("Neuron {}", chip.number),
-            href: format!("#neuron-{}", chip.number),
-            text: texts.join("; "),
-            remedy: text_parts(chip.state().remedy()),
-        })
-    })
-}
-
-fn layout_problems(layout: &NodeLayoutStatus) -> impl Iterator<Item = Problem> {
-    layout.devices.iter().filter_map(|device| {
-        let tone = ApplyState::tone(&device.state);
-        let text = format!("layout {}: {}", device.state.as_str(), device.message);
-        (tone >= Tone::Warning).then(|| Problem {
-            tone,
-            what: printable(&device.name),
-            href: format!("#stands-{}", device.pci),
-            text: printable(text.trim_end_matches([':', ' '])),
-            remedy: remedy(&device.state),
-        })
-    })
-}
-
-fn sharing_problems(report: &SharingStatus) -> impl Iterator<Item = Problem> {
-    let problem = |tone, text, remedy| Problem {
-        tone,
-        what: "Allocation to pods".to_owned(),
-        href: "#sharing-now".to_owned(),
-        text,
-        remedy,
-    };
-    let is_wrong = report.state.known().is_some_and(|state| state.kind() == Severity::Warning);
-    let state = is_wrong.then(|| {
-        let message = report.message.as_deref().unwrap_or_default();
-        let text = format!("{}: {message}", report.state.as_str());
-        problem(Tone::Bad, printable(text.trim_end_matches([':', ' '])), remedy(&report.state))
+/// Fragment of the place of a problem on the page.
+fn href(area: ProblemArea, device: Option<&str>, inventory: &Inventory) -> Option<String> {
+    let mut devices = inventory.devices.iter();
+    let pci = device.and_then(|name| {
+        let found = devices.find(|one| title(one) == name || one.pci.to_string() == name);
+        found.map(|device| device.pci)
     });
-    let units = report.resources.iter().flat_map(unhealthy_units);
-    state.into_iter().chain(units.map(move |text| problem(Tone::Warning, text, Vec::new())))
-}
-
-fn remedy(reason: &Reported<Reason>) -> Vec<TextPart> {
-    reason.known().map(|reason| text_parts(reason.remedy())).unwrap_or_default()
+    match (area, pci) {
+        (ProblemArea::Layout, Some(pci)) => Some(format!("#stands-{pci}")),
+        (ProblemArea::Layout, None) => Some("#layout-now".to_owned()),
+        (ProblemArea::Allocation, _) => Some("#sharing-now".to_owned()),
+        (ProblemArea::Devices, Some(pci)) => Some(format!("#device-{pci}")),
+        (ProblemArea::Devices, None) => {
+            let chip = device?.strip_prefix("Neuron ")?;
+            Some(format!("#neuron-{}", chip.parse::<u32>().ok()?))
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use octavo_fleet::summary::{DeviceSummary, LayoutSummary, NodeSummary};
     use octavo_model::inventory::{Condition, DeviceState};
-    use octavo_planner::reconcile::DeviceLayoutStatus;
+    use octavo_model::reason::Reason;
+    use octavo_planner::reconcile::{DeviceLayoutStatus, NodeLayoutStatus};
 
     use super::*;
 
     #[test]
-    fn most_severe_problem_comes_first_with_its_remedy() {
+    fn most_severe_problem_comes_first_with_its_place_and_remedy() {
         let mut failing = octavo_model::examples::gpu();
         failing.condition = Condition::Failing { reason: "GPU is lost\n".to_owned() };
         let inventory = Inventory { devices: vec![failing], ..Inventory::default() };
         let pci = inventory.devices[0].pci;
-        let mut blocked = DeviceLayoutStatus::new(pci, "GPU 1".to_owned(), Reason::Blocked.into());
-        blocked.message = "in use: pid 4711".to_owned();
-        let silent = DeviceLayoutStatus::new(pci, "GPU 2".to_owned(), Reason::Blocked.into());
-        let devices = vec![blocked, silent];
-        let layout = NodeLayoutStatus { devices, ..NodeLayoutStatus::default() };
-        let problems = problems(&inventory, Some(&layout), None);
-        let shown: Vec<_> = problems.iter().map(|one| (&*one.text, one.class())).collect();
+        let name = title(&inventory.devices[0]);
+        let mut blocked = DeviceLayoutStatus::new(pci, name.clone(), Reason::Blocked.into());
+        blocked.message = "in use: `pid 4711`".to_owned();
+        let silent = DeviceLayoutStatus::new(pci, "GPU 99".to_owned(), Reason::Blocked.into());
+        let layout = NodeLayoutStatus {
+            state: Some(Reason::Blocked.into()),
+            devices: vec![silent, blocked],
+            ..NodeLayoutStatus::default()
+        };
+        let devices = DeviceSummary::all(&inventory);
+        let layout = LayoutSummary::of(&layout);
+        let summary = NodeSummary::new(&devices, &inventory.nvml, Some(layout));
+        let problems = problems(&summary.problems(&devices), &inventory);
+        let shown: Vec<(String, &str, &str, &str)> = problems
+            .iter()
+            .map(|one| {
+                let text: String = one.text.iter().map(|part| part.text.as_str()).collect();
+                (text, one.class(), one.what.as_str(), one.href.as_deref().unwrap())
+            })
+            .collect();
+        let text = |text: &str| text.to_owned();
         assert_eq!(
             shown,
             [
-                ("failing: GPU is lost ", "bad"),
-                ("layout blocked: in use: pid 4711", "warn"),
-                ("layout blocked", "warn"),
+                (
+                    text("failing: GPU is lost "),
+                    "bad",
+                    &*pci.to_string(),
+                    &*format!("#device-{pci}"),
+                ),
+                (text("blocked"), "warn", "GPU 99", "#layout-now"),
+                (text("blocked: in use: pid 4711"), "warn", &*name, &*format!("#stands-{pci}")),
             ]
         );
-        assert_eq!(problems[0].href, format!("#device-{pci}"));
-        // The overview shows the same remedies.
         assert_eq!(problems[0].remedy, text_parts(DeviceState::Failing.remedy()));
         assert_eq!(problems[1].remedy, text_parts(Reason::Blocked.remedy()));
     }
 
     #[test]
-    fn healthy_node_has_no_problem() {
-        let inventory =
-            Inventory { devices: vec![octavo_model::examples::gpu()], ..Inventory::default() };
-        let devices = vec![DeviceLayoutStatus::new(
-            inventory.devices[0].pci,
-            "GPU 0".to_owned(),
-            Reason::Applied.into(),
-        )];
-        let layout = NodeLayoutStatus { devices, ..NodeLayoutStatus::default() };
-        let sharing =
-            SharingStatus { state: Reason::SharingInForce.into(), ..SharingStatus::default() };
-        assert_eq!(problems(&inventory, Some(&layout), Some(&sharing)), []);
+    fn places_of_other_problems_are_sections_of_the_page() {
+        let inventory = Inventory::default();
+        let of = |area, device| href(area, device, &inventory);
+        assert_eq!(of(ProblemArea::Devices, Some("Neuron 3")).unwrap(), "#neuron-3");
+        assert_eq!(of(ProblemArea::Devices, Some("2 devices")), None);
+        assert_eq!(of(ProblemArea::Layout, None).unwrap(), "#layout-now");
+        assert_eq!(of(ProblemArea::Allocation, None).unwrap(), "#sharing-now");
     }
 }

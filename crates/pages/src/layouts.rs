@@ -1,5 +1,7 @@
 //! The page of desired layouts: their nodes by state, what blocks them, and recent changes.
 
+pub(super) mod dry_run;
+
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -64,6 +66,8 @@ struct LayoutRow {
     states: Vec<StateCount>,
     /// First node that needs attention, with the reason.
     blocked: Option<(String, Vec<TextPart>)>,
+    /// Dry run on all of its nodes.
+    dry_run: String,
     dry_runs: Vec<DryRunLink>,
 }
 
@@ -148,6 +152,7 @@ impl LayoutRow {
                 .map(|(state, count)| StateCount::new(name, state.as_ref(), *count))
                 .collect(),
             blocked: blocked.map(|(node, layout)| (node.name.to_string(), reason(layout))),
+            dry_run: dry_run::link_of_layout(name),
             dry_runs: links.collect(),
         }
     }

@@ -26,6 +26,7 @@ mod map;
 mod node;
 mod nodes_csv;
 mod overview;
+mod pager;
 mod plan;
 mod profiles;
 mod prometheus;
@@ -92,6 +93,7 @@ pub fn router(availability: Counter) -> Router {
         .route("/nodes.csv", get(nodes_csv::download))
         .route("/map", get(map::page))
         .route("/layouts", get(layouts::show))
+        .route("/layouts/dry-run", get(layouts::dry_run::show))
         .route("/search", get(search::page))
         .route("/availability", get(self::availability))
         .route("/teams", get(teams::show))

@@ -13,7 +13,7 @@ use octavo_store::query::{self, Query};
 use octavo_store::view::FleetView;
 use octavo_toolkit::error::chain;
 
-use super::address::{LIST, ListAddress, encoded};
+use super::address::{LIST, ListAddress, moved};
 use super::badges::{
     Badge, count_noun, format_age, format_memory, millis, node_state, starting, type_name,
 };
@@ -21,6 +21,8 @@ use super::bar::{Bar, LegendEntry, legend};
 use super::filter_form::{FilterForm, filter_form, type_value};
 use super::frame::Frame;
 use super::groups::{GROUP, NodeSection, is_grouped, sections};
+use super::layouts::dry_run;
+use super::pager::{Pager, pager};
 use super::rows::{ColumnHeading, NodeRow, headings};
 
 /// Maximum number of rows on a page.
@@ -53,6 +55,8 @@ pub(super) struct ListPage {
     query: String,
     /// Address of the list as CSV.
     csv: String,
+    /// Address of the dry run of a layout on the nodes of the list.
+    dry_run: String,
     flags: String,
 }
 
@@ -101,14 +105,6 @@ struct TypeCard {
     about: String,
     bar: Bar,
     legend: Vec<LegendEntry>,
-}
-
-/// Links to other pages of the list.
-#[derive(Debug)]
-struct Pager {
-    words: String,
-    first: Option<String>,
-    next: Option<String>,
 }
 
 impl ListPage {
@@ -166,16 +162,15 @@ pub(super) fn page(view: &FleetView, visibility: &Visibility, uri: &Uri, origin:
             Some(query) => query.to_owned(),
             None => String::new(),
         },
-        csv: csv_link(&address),
+        csv: filtered(&address, "/nodes.csv"),
+        dry_run: filtered(&address, dry_run::PATH),
         flags: address.flags(),
     }
 }
 
-/// Address of the filtered list as CSV.
-fn csv_link(address: &ListAddress) -> String {
-    let link = address.without(GROUP).with("continue", "");
-    let query = link.split_once('?').map(|(_, query)| format!("?{query}"));
-    format!("/nodes.csv{}", query.unwrap_or_default())
+/// Address of another page with the filter of the list.
+fn filtered(address: &ListAddress, path: &str) -> String {
+    moved(&address.without(GROUP).with("continue", ""), path)
 }
 
 /// Parses the filter and whether to group nodes.
@@ -332,25 +327,4 @@ fn card(one: &TypeTotals, address: &ListAddress) -> TypeCard {
         bar: Bar::from_counts(counts.counts, 11),
         legend: legend(counts.counts),
     }
-}
-
-fn pager(address: &ListAddress, found: &query::Page, all: usize) -> Option<Pager> {
-    let first = !address.get("continue").is_empty();
-    if !first && found.next.is_none() {
-        return None;
-    }
-    let next = found.next.as_ref().map(|token| {
-        let here = address.with("continue", "");
-        let join = if here.contains('?') { '&' } else { '?' };
-        format!("{here}{join}continue={}", encoded(&token.to_string()))
-    });
-    Some(Pager {
-        words: format!(
-            "{} of {} matching nodes shown; {all} in total",
-            found.items.len(),
-            found.total
-        ),
-        first: first.then(|| address.with("continue", "")),
-        next,
-    })
 }

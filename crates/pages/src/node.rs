@@ -127,7 +127,7 @@ pub(super) fn page(node: &Node, clock: &Clock, reader: PageParameters) -> NodePa
         // Nothing is known about a stale node.
         problems: inventory
             .filter(|_| !node.freshness.is_stale(now))
-            .map(|inventory| problems(inventory, layout, sharing)),
+            .map(|inventory| problems(&node.problems(now), inventory)),
         facts: facts(node, inventory),
         boot_id: printable(&node.run.boot_id),
         timeline: Timeline::new(node, clock, now),
@@ -143,8 +143,9 @@ pub(super) fn page(node: &Node, clock: &Clock, reader: PageParameters) -> NodePa
         history: HistorySection::of_node(&reader.history, &node.name, reader.prometheus.as_deref()),
         topology: inventory.and_then(TopologySection::of),
         unknown: inventory.and_then(|all| UnknownDevices::new(&node.name, all)),
-        what_if: inventory
-            .map(|all| LayoutPreview::of(&reader.layouts, all, reader.layout.as_deref()))
+        what_if: status
+            .as_ref()
+            .map(|status| LayoutPreview::of(&reader.layouts, status, reader.layout.as_deref()))
             .unwrap_or_default(),
         labels: labels.map(|(key, value)| (key.to_owned(), value.to_owned())).collect(),
         origin: reader.origin,

@@ -1,5 +1,10 @@
 //! The list of nodes as CSV (RFC 4180), for spreadsheets.
 
+use std::convert::Infallible;
+use std::mem;
+use std::sync::Arc;
+
+use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
@@ -11,16 +16,17 @@ use octavo_model::text::join;
 use octavo_store::clock::{Clock, Moment};
 use octavo_store::fleet::{Fleet, Node};
 use octavo_store::query::{self, Query};
+use octavo_store::task_stream::TaskStream;
 use octavo_toolkit::error::chain;
-use tokio::task::yield_now;
+use tokio::sync::mpsc;
 
 use super::PageState;
 use super::address::ListAddress;
 use super::badges::{format_time, type_name};
 use super::groups::GROUP;
 
-/// Number of rows written before other tasks of the thread run.
-const ROWS_PER_STEP: usize = 500;
+/// Number of rows per part of the response. A reader gets the next part when it has read the last one.
+const ROWS_PER_PART: usize = 500;
 
 const COLUMNS: [&str; 20] = [
     "node",
@@ -45,8 +51,8 @@ const COLUMNS: [&str; 20] = [
     "agent_version",
 ];
 
-/// Serves all nodes that match the filter of the list, in its order. Counts that are not known are empty. The number of
-/// nodes is that of the store, which is bounded.
+/// Serves all nodes that match the filter of the list, in its order, as of the time of the request. Counts that are not
+/// known are empty.
 pub(super) async fn download(
     State(site): State<PageState>,
     ReaderVisibility(visibility): ReaderVisibility,
@@ -69,11 +75,7 @@ pub(super) async fn download(
     let is_guarded = visibility.types == VisibleTypes::All;
     let fleet = if is_guarded { site.view.listed() } else { Fleet::default() };
     let found = query::find(&fleet, &query, now);
-    let mut text = line(COLUMNS.map(str::to_owned));
-    for step in found.items.chunks(ROWS_PER_STEP) {
-        text.extend(step.iter().map(|node| line(row(node, &clock, now))));
-        yield_now().await;
-    }
+    let parts = TaskStream::start(1, |parts| send(found.items, parts, (clock, now)));
     let headers = [
         (header::CONTENT_TYPE, HeaderValue::from_static("text/csv; charset=utf-8; header=present")),
         (
@@ -81,7 +83,26 @@ pub(super) async fn download(
             HeaderValue::from_static("attachment; filename=\"nodes.csv\""),
         ),
     ];
-    (headers, text).into_response()
+    (headers, Body::from_stream(parts)).into_response()
+}
+
+/// Sends the heading and the rows of these nodes, until the reader has all or disconnects.
+async fn send(
+    nodes: Vec<Arc<Node>>,
+    parts: mpsc::Sender<Result<String, Infallible>>,
+    (clock, now): (Clock, Moment),
+) {
+    let mut part = line(COLUMNS.map(str::to_owned));
+    for rows in nodes.chunks(ROWS_PER_PART) {
+        part.extend(rows.iter().map(|node| line(row(node, &clock, now))));
+        if parts.send(Ok(mem::take(&mut part))).await.is_err() {
+            return;
+        }
+    }
+    if !part.is_empty() {
+        // Without a node, only the heading is left. A reader that is gone needs none.
+        let _is_read = parts.send(Ok(part)).await;
+    }
 }
 
 fn row(node: &Node, clock: &Clock, now: Moment) -> [String; 20] {

@@ -15,6 +15,7 @@ use octavo_planner::plan::{
     Step,
 };
 use octavo_store::dry_run::{DryRun, dry_run};
+use octavo_stream::status::NodeStatus;
 
 use self::diagram::{mark_fates, planned_diagram};
 use super::badges::{Badge, capitalize, printable};
@@ -79,13 +80,13 @@ pub(super) struct Obstacle {
 }
 
 impl LayoutPreview {
-    /// Builds the form for a node with this inventory, and the plan of the layout `requested`, if any.
+    /// Builds the form for a node with this status, and the plan of the layout `requested`, if any.
     pub(super) fn of(
         current: &LayoutFileSnapshot,
-        inventory: &Inventory,
+        status: &NodeStatus,
         requested: Option<&str>,
     ) -> Self {
-        let AvailableLayouts { file, made } = current.names(inventory);
+        let AvailableLayouts { file, made } = current.names(&status.inventory);
         let choices = |names: Vec<String>| -> Vec<Choice> {
             let choice = |name: String| Choice { chosen: requested == Some(name.as_str()), name };
             names.into_iter().map(choice).collect()
@@ -94,7 +95,7 @@ impl LayoutPreview {
             file: choices(file),
             made: choices(made),
             notice: current.notice.as_deref().map(printable),
-            answer: requested.map(|requested| PlanPreview::of(current, inventory, requested)),
+            answer: requested.map(|requested| PlanPreview::of(current, status, requested)),
         }
     }
 
@@ -105,9 +106,9 @@ impl LayoutPreview {
 }
 
 impl PlanPreview {
-    fn of(current: &LayoutFileSnapshot, inventory: &Inventory, requested: &str) -> Self {
-        match dry_run(current, requested, inventory, Policy::default()) {
-            Ok(run) => Self::planned(inventory, requested, &run),
+    fn of(current: &LayoutFileSnapshot, status: &NodeStatus, requested: &str) -> Self {
+        match dry_run(current, requested, status, Policy::default()) {
+            Ok(run) => Self::planned(&status.inventory, requested, &run),
             Err(error) => Self {
                 layout: printable(requested),
                 badge: outcome_badge(PlanOutcome::Infeasible, "no plan"),
@@ -268,7 +269,8 @@ fn infeasibility(why: &Infeasible, formatter: &PlanFormatter<'_>) -> Obstacle {
     }
 }
 
-fn outcome_label(outcome: PlanOutcome) -> &'static str {
+/// Word for an outcome.
+pub(super) fn outcome_label(outcome: PlanOutcome) -> &'static str {
     match outcome {
         PlanOutcome::Unchanged => "no changes",
         PlanOutcome::Changes => "would change",
@@ -277,7 +279,8 @@ fn outcome_label(outcome: PlanOutcome) -> &'static str {
     }
 }
 
-fn outcome_badge(outcome: PlanOutcome, word: &'static str) -> Badge {
+/// Badge of an outcome.
+pub(super) fn outcome_badge(outcome: PlanOutcome, word: &'static str) -> Badge {
     let (tone, icon) = match outcome {
         PlanOutcome::Unchanged => ("good", "ok"),
         PlanOutcome::Changes => ("soft", "note"),

@@ -141,7 +141,7 @@ fn retained_unit(retained: &RetainedId) -> String {
 }
 
 /// Describes the units of a resource that cannot be allocated.
-pub(super) fn unhealthy_units(resource: &ResourceStatus) -> Vec<String> {
+fn unhealthy_units(resource: &ResourceStatus) -> Vec<String> {
     let units = resource.units.iter().filter_map(|unit| match &unit.health {
         Health::Healthy => None,
         Health::Unhealthy { reason } => {

@@ -1,5 +1,7 @@
 //! The page of teams: what the pods of each namespace have, use, leave idle and wait for.
 
+mod order;
+
 use std::time::Duration;
 
 use askama::Template;
@@ -12,20 +14,22 @@ use octavo_fleet::access::Visibility;
 use octavo_fleet::availability::UnitType;
 use octavo_model::id::{NodeName, TypeName};
 use octavo_model::quantity::Mebibytes;
-use octavo_node::workload::{HoldingCounts, IdleHolder, TeamUsage};
+use octavo_node::workload::{HoldingCounts, IdleHolder};
 use octavo_store::availability::{Age, AvailabilityCount, CLUSTER_UNREADABLE, Counter};
 use octavo_store::usage::summary::{Summary, UsageTotals};
 use tokio::task::yield_now;
 
+use self::order::{TeamEntry, TeamOrder, by_namespace, most_idle};
 use super::address::{encoded, query_parameter};
 use super::badges::{
     count_noun, format_age, format_memory, millis, printable, product_name, starting,
 };
 use super::frame::Frame;
 use super::overview::demand::{PendingPods, pending_by_namespace};
+use super::rows::ColumnHeading;
 use super::{PageState, html, origin};
 
-/// Maximum number of rows, ordered by namespace and type.
+/// Maximum number of rows.
 const MAX_ROWS: usize = 500;
 /// Maximum number of allocations without a process that are shown.
 const MAX_IDLE_ROWS: usize = 20;
@@ -38,6 +42,13 @@ struct TeamsPage {
     nodes: bool,
     /// Namespace that the page is limited to; empty for all.
     namespace: String,
+    /// Value of the parameter `sort`; empty for the default order.
+    sort: &'static str,
+    by_namespace: ColumnHeading,
+    by_idle: ColumnHeading,
+    wrong: Option<String>,
+    /// Namespace that leaves the most idle.
+    most_idle: Option<MostIdle>,
     /// Notice while agents reconnect after a start.
     starting: Option<String>,
     /// Reason why the cluster is currently not watched.
@@ -74,7 +85,18 @@ struct TeamRow {
     memory: Option<MemoryUse>,
     utilization: String,
     idle: String,
+    /// True if no other namespace leaves more idle.
+    is_most_idle: bool,
     over_share: u64,
+}
+
+/// The namespace that leaves the most idle, with its counts over all types.
+#[derive(Debug)]
+struct MostIdle {
+    namespace: String,
+    href: String,
+    idle: String,
+    allocated: String,
 }
 
 /// Used memory, of the memory that the containers can use.
@@ -100,6 +122,27 @@ struct IdleRow {
     age: String,
 }
 
+/// Parameters of the address.
+#[derive(Debug)]
+struct Request {
+    namespace: Option<String>,
+    order: TeamOrder,
+    /// Message about an invalid parameter.
+    wrong: Option<String>,
+}
+
+impl Request {
+    fn parse(uri: &Uri) -> Self {
+        let namespace = query_parameter(uri, "namespace").map(|name| name.trim().to_owned());
+        let order = query_parameter(uri, "sort").map(|text| TeamOrder::parse(&text));
+        let (order, wrong) = match order.transpose() {
+            Ok(order) => (order.unwrap_or_default(), None),
+            Err(error) => (TeamOrder::default(), Some(format!("Invalid address: {error}."))),
+        };
+        Self { namespace: namespace.filter(|name| !name.is_empty()), order, wrong }
+    }
+}
+
 /// Serves the page, for one namespace with the parameter `namespace`.
 pub(super) async fn show(
     State(site): State<PageState>,
@@ -110,28 +153,36 @@ pub(super) async fn show(
     let Some(latest) = site.availability.current().await else {
         return StatusCode::INTERNAL_SERVER_ERROR.into_response();
     };
-    let namespace = query_parameter(&uri, "namespace");
-    let namespace = namespace.as_deref().map(str::trim).filter(|name| !name.is_empty());
+    let request = Request::parse(&uri);
     let fleet = site.view.fleet();
-    let mut summary = Summary::new(&fleet, site.view.clock().now()).of_namespace(namespace);
+    let mut summary =
+        Summary::new(&fleet, site.view.clock().now()).of_namespace(request.namespace.as_deref());
     // Other tasks share this thread.
     while summary.step() {
         yield_now().await;
     }
     let totals = summary.totals();
     let seen = (&site.availability, &latest, &visibility);
-    html(StatusCode::OK, &page(seen, &totals, namespace, &origin(&uri, &headers)))
+    let status = if request.wrong.is_some() { StatusCode::BAD_REQUEST } else { StatusCode::OK };
+    html(status, &page(seen, &totals, request, &origin(&uri, &headers)))
 }
 
 fn page(
     (counter, latest, visibility): (&Counter, &AvailabilityCount, &Visibility),
     totals: &UsageTotals,
-    namespace: Option<&str>,
+    Request { namespace, order, wrong }: Request,
     origin: &str,
 ) -> TeamsPage {
-    let rows = totals.teams.iter().take(MAX_ROWS);
-    let rows: Vec<TeamRow> =
-        rows.map(|((name, kind), usage)| TeamRow::of(name, kind.as_ref(), usage)).collect();
+    let namespace = namespace.as_deref();
+    let sums = by_namespace(&totals.teams);
+    // The page of one namespace compares nothing.
+    let most_idle = most_idle(&sums).filter(|_| namespace.is_none());
+    let rows = order.rows(&totals.teams, &sums).into_iter().take(MAX_ROWS);
+    let rows = rows.map(|entry| TeamRow {
+        is_most_idle: most_idle.is_some_and(|(name, _)| name == entry.0),
+        ..TeamRow::of(entry)
+    });
+    let rows: Vec<TeamRow> = rows.collect();
     let more = totals.teams.len().saturating_sub(rows.len());
     let idle = totals.idle.iter().take(MAX_IDLE_ROWS).enumerate();
     let idle: Vec<IdleRow> = idle
@@ -144,6 +195,16 @@ fn page(
         frame: Frame::new(counter.view()),
         nodes: visibility.nodes,
         namespace: namespace.unwrap_or_default().to_owned(),
+        sort: order.retained(),
+        by_namespace: TeamOrder::Namespace.heading("Namespace", order, namespace),
+        by_idle: TeamOrder::Idle.heading("Idle", order, namespace),
+        wrong,
+        most_idle: most_idle.map(|(name, usage)| MostIdle {
+            namespace: printable(name),
+            href: team_link(name),
+            idle: allocated(usage.idle),
+            allocated: allocated(usage.held),
+        }),
         starting: starting(counter.view(), visibility),
         error: error.map(|why| visibility.disclose(why, CLUSTER_UNREADABLE)),
         caption: match more {
@@ -181,7 +242,7 @@ fn notes(totals: &UsageTotals) -> Vec<String> {
 }
 
 impl TeamRow {
-    fn of(namespace: &str, kind: Option<&TypeName>, usage: &TeamUsage) -> Self {
+    fn of((namespace, kind, usage): TeamEntry<'_>) -> Self {
         let product = product_name(&UnitType::from(kind.cloned()));
         let held = usage.held;
         let memory = (usage.memory_mib > 0).then(|| MemoryUse {
@@ -203,7 +264,7 @@ impl TeamRow {
         Self {
             id: format!("team-{namespace}-{}", kind.map_or("unknown", TypeName::as_str)),
             namespace: printable(namespace),
-            href: format!("/teams?namespace={}", encoded(namespace)),
+            href: team_link(namespace),
             product,
             name: kind.map(ToString::to_string).unwrap_or_default(),
             pods: held.pods,
@@ -213,9 +274,15 @@ impl TeamRow {
                 .mean_utilization()
                 .map_or_else(|| "-".to_owned(), |mean| format!("{mean} %")),
             idle,
+            is_most_idle: false,
             over_share: usage.over_share,
         }
     }
+}
+
+/// Address of the page of one namespace.
+fn team_link(namespace: &str) -> String {
+    format!("/teams?namespace={}", encoded(namespace))
 }
 
 /// Counts of devices, partitions and replicas: `2 devices, 1 partition`.

@@ -72,6 +72,9 @@ async fn every_response_has_the_security_headers() {
         ("/nodes?search=%ff", StatusCode::OK),
         ("/teams", StatusCode::OK),
         ("/layouts", StatusCode::OK),
+        ("/layouts/dry-run", StatusCode::OK),
+        ("/layouts/dry-run?sort=nothing", StatusCode::BAD_REQUEST),
+        ("/teams?sort=nothing", StatusCode::BAD_REQUEST),
         ("/nodes/node-00000", StatusCode::OK),
         ("/nodes/NOT-A-NAME", StatusCode::NOT_FOUND),
         ("/profiles", StatusCode::OK),
@@ -108,7 +111,7 @@ async fn lists_show_a_notice_while_the_aggregator_is_starting() {
     let (progress, startup) = watch::channel(Some(now));
     let view = view.with_startup(startup);
     let notice = "The aggregator is starting: 4 of about 9 nodes have reported. The data shown is incomplete.";
-    for path in ["/", "/nodes", "/availability", "/teams", "/layouts"] {
+    for path in ["/", "/nodes", "/availability", "/teams", "/layouts", "/layouts/dry-run"] {
         let page = text(get(&view, path).await).await;
         assert!(page.contains(notice), "{path}: {page}");
     }
@@ -164,6 +167,18 @@ async fn node_whose_agent_left_needs_attention_after_startup() {
     let file = text(get(&view, "/nodes.csv").await).await;
     let line = file.lines().find(|line| line.starts_with("left,")).unwrap();
     assert!(line.ends_with(",,,,false,"), "{line}");
+}
+
+#[tokio::test]
+async fn file_of_nodes_has_a_row_per_node_in_several_parts() {
+    for nodes in [0, 500, 1201] {
+        let (_fleet, view) = view(nodes);
+        let file = text(get(&view, "/nodes.csv").await).await;
+        assert_eq!(file.lines().count(), nodes + 1);
+        assert!(file.starts_with("node,state,"), "{file}");
+        let names = file.lines().skip(1).map(|line| line.split(',').next().unwrap());
+        assert!(names.is_sorted(), "{file}");
+    }
 }
 
 #[tokio::test]

@@ -1,39 +1,191 @@
-//! Dry run of a layout on a node: the agent's planner, applied to the inventory that the agent last reported. Holders
-//! of a partition are known by process ID only; commands and pods are known on the node.
+//! Dry run of a layout: the agent's planner, applied to the status that the agent last reported. Pods with an allocation
+//! and processes of pods are known by name if the agent reports usage by pod; commands are known on the node only.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
-use octavo_files::config_files::{LayoutFileSnapshot, LayoutLookupError};
+use octavo_files::config_files::{AvailableLayouts, LayoutFileSnapshot, LayoutLookupError};
+use octavo_fleet::node_plan::NodePlanRow;
+use octavo_model::holder::{self, DeviceAllocation, Holder, Pod};
+use octavo_model::id::{PciAddress, TypeName};
 use octavo_model::inventory::Inventory;
+use octavo_node::sharing::usage::{Tenant, Usage};
 use octavo_planner::layout::{ResolvedLayout, Targets};
 use octavo_planner::plan::{self, NodePlan, PlanInput, Policy};
+use octavo_stream::status::NodeStatus;
+use octavo_toolkit::error::chain;
+
+use crate::clock::Moment;
+use crate::fleet::Node;
+
+/// Maximum number of nodes that are planned for one request.
+pub const MAX_PLANNED_NODES: usize = 100;
+
+/// Maximum number of nodes for which layouts are generated to list their names.
+const MAX_NAMED_NODES: usize = 8;
 
 /// Plan for a layout.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DryRun {
     /// Target of each device.
     pub targets: Targets,
+    /// Known holders of the devices.
+    pub holders: Vec<Holder>,
     /// The changes.
     pub plan: NodePlan,
     /// Human-readable warnings about the layout on this node.
     pub warnings: Vec<String>,
 }
 
-/// Plans the changes that applying the layout `name` would make to a node with this inventory.
+/// Plans the changes that applying the layout `name` would make to a node with this status.
 pub fn dry_run(
     layouts: &LayoutFileSnapshot,
     name: &str,
-    inventory: &Inventory,
+    status: &NodeStatus,
     policy: Policy,
 ) -> Result<DryRun, LayoutLookupError> {
+    let inventory = &status.inventory;
     let ResolvedLayout { targets, warnings, .. } = layouts.resolve(name, inventory)?;
+    let holders = status.usage.as_ref().map(|usage| holders(inventory, usage)).unwrap_or_default();
     let plan = plan::plan(&PlanInput {
         inventory,
         targets: &targets,
-        holders: &[],
+        holders: &holders,
         policy: &policy,
         refused: &BTreeSet::new(),
     });
     let warnings = warnings.iter().map(ToString::to_string).collect();
-    Ok(DryRun { targets, plan, warnings })
+    Ok(DryRun { targets, holders, plan, warnings })
+}
+
+/// Plans the layout `name` on each of these nodes. Takes milliseconds per node.
+pub fn plan_nodes(
+    layouts: &LayoutFileSnapshot,
+    name: &str,
+    nodes: &[Arc<Node>],
+    now: Moment,
+) -> Vec<NodePlanRow> {
+    nodes.iter().map(|node| plan_node(layouts, name, node, now)).collect()
+}
+
+fn plan_node(layouts: &LayoutFileSnapshot, name: &str, node: &Node, now: Moment) -> NodePlanRow {
+    let (stale, of) = (node.freshness.is_stale(now), node.name.as_str());
+    if !node.has_agent() {
+        return NodePlanRow::unplanned(of, stale, "no agent reports the devices of this node");
+    }
+    let status = match node.status() {
+        Ok(status) => status,
+        Err(error) => {
+            let reason = format!("the report of the agent cannot be decoded: {}", chain(&error));
+            return NodePlanRow::unplanned(of, stale, &reason);
+        }
+    };
+    match dry_run(layouts, name, &status, Policy::default()) {
+        Ok(run) => NodePlanRow::of_plan(of, stale, &status.inventory, &run.plan),
+        Err(error @ LayoutLookupError::DoesNotFit { .. }) => {
+            NodePlanRow::infeasible(of, stale, &error.to_string())
+        }
+        Err(error @ (LayoutLookupError::NoSuchLayout { .. } | LayoutLookupError::Unusable(_))) => {
+            NodePlanRow::unplanned(of, stale, &error.to_string())
+        }
+    }
+}
+
+/// Layouts of the file, and those generated for these nodes: one node of each combination of types, up to a limit.
+pub fn layout_names(layouts: &LayoutFileSnapshot, nodes: &[Arc<Node>]) -> AvailableLayouts {
+    let mut samples: BTreeMap<Vec<Option<&str>>, &Arc<Node>> = BTreeMap::new();
+    for node in nodes.iter().filter(|node| node.has_agent()) {
+        let types = node.summary.types.iter();
+        let types = types.map(|one| one.type_name.as_ref().map(TypeName::as_str)).collect();
+        samples.entry(types).or_insert(node);
+    }
+    let mut all = layouts.names(&Inventory::default());
+    let mut made: BTreeSet<String> = all.made.drain(..).collect();
+    for node in samples.values().take(MAX_NAMED_NODES) {
+        if let Ok(status) = node.status() {
+            made.extend(layouts.names(&status.inventory).made);
+        }
+    }
+    AvailableLayouts { made: made.into_iter().collect(), ..all }
+}
+
+/// Holders of the devices: the processes that the driver reports, with their pods, and pods with an allocation.
+fn holders(inventory: &Inventory, usage: &Usage) -> Vec<Holder> {
+    let mut pods: BTreeMap<(PciAddress, u32), &Tenant> = BTreeMap::new();
+    let mut allocations = Vec::new();
+    for device in &usage.devices {
+        for unit in &device.units {
+            for tenant in unit.tenants.iter().filter(|tenant| tenant.pod.is_some()) {
+                let processes = tenant.processes.iter();
+                pods.extend(processes.map(|pid| ((device.pci, *pid), tenant)));
+                let resource = unit.resource.as_ref().map(ToString::to_string);
+                allocations.extend(tenant.ids.iter().map(|id| DeviceAllocation {
+                    namespace: tenant.namespace.clone().unwrap_or_default(),
+                    pod: tenant.pod.clone().unwrap_or_default(),
+                    container: tenant.container.clone().unwrap_or_default(),
+                    resource: resource.clone().unwrap_or_default(),
+                    device_id: id.to_string(),
+                }));
+            }
+        }
+    }
+    let mut all = holder::of(inventory);
+    for holder in &mut all {
+        let tenant = holder.details.pid.and_then(|pid| pods.get(&(holder.device, pid)));
+        holder.details.pod = tenant.map(|tenant| Pod {
+            uid: None,
+            namespace: tenant.namespace.clone(),
+            name: tenant.pod.clone(),
+            container: tenant.container.clone(),
+        });
+    }
+    all.extend(holder::holders_from_allocations(&allocations, &inventory.devices).holders);
+    holder::merge_pods(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use octavo_model::examples::{gpu, process};
+    use octavo_model::resource::ShareId;
+    use octavo_node::sharing::usage::DeviceUsage;
+    use octavo_planner::plan::messages;
+
+    use super::*;
+
+    const UUID: &str = "GPU-5fd4087b-86f3-7a43-b711-4771313afc50";
+
+    #[test]
+    fn holders_are_pods_by_name_with_or_without_a_process() {
+        let mut device = gpu();
+        device.uuid = Some(UUID.parse().unwrap());
+        device.processes = vec![process(7, None, None), process(8, None, None)];
+        let tenant = |pod: &str, processes: Vec<u32>| Tenant {
+            namespace: Some("team".to_owned()),
+            pod: Some(pod.to_owned()),
+            container: Some("main".to_owned()),
+            ids: vec![ShareId::replica(UUID, 0)],
+            processes,
+            ..Tenant::default()
+        };
+        let text = format!(
+            r#"{{"pci":"{}","name":"GPU 0","units":[{{"uuid":"{UUID}","tenants":[]}}]}}"#,
+            device.pci
+        );
+        let mut used: DeviceUsage = serde_json::from_str(&text).unwrap();
+        used.units[0].tenants = vec![tenant("busy", vec![7]), tenant("idle", Vec::new())];
+        let usage = Usage { devices: vec![used], ..Usage::default() };
+        let inventory = Inventory { devices: vec![device], ..Inventory::default() };
+        let found = holders(&inventory, &usage);
+        let mut shown: Vec<String> =
+            found.iter().map(|holder| messages::holder(&holder.details)).collect();
+        shown.sort();
+        assert_eq!(
+            shown,
+            [
+                "pid 8, compute",
+                "pod team/busy (container main): pid 7, compute",
+                "pod team/idle (container main)",
+            ]
+        );
+    }
 }

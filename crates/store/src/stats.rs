@@ -36,7 +36,7 @@ pub struct Stats {
     pub shared_contents: Gauge,
     history_bytes: Gauge,
     history_series: Gauge,
-    history_series_without_room: Gauge,
+    history_series_omitted: Gauge,
 }
 
 impl Stats {
@@ -115,7 +115,7 @@ impl Stats {
         let gauge = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
         self.history_bytes.set(gauge(status.bytes));
         self.history_series.set(gauge(status.series));
-        self.history_series_without_room.set(gauge(status.without_room));
+        self.history_series_omitted.set(gauge(status.omitted_series));
     }
 
     /// Registers all metrics with `registry`.
@@ -189,9 +189,9 @@ impl Stats {
             self.history_series.clone(),
         );
         registry.register(
-            "history_series_without_room",
+            "history_series_omitted",
             "Devices and partitions without a history because of --history-memory",
-            self.history_series_without_room.clone(),
+            self.history_series_omitted.clone(),
         );
     }
 

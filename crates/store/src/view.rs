@@ -9,7 +9,8 @@ use octavo_fleet::access::Visibility;
 use octavo_fleet::startup::StartupProgress;
 use octavo_history::History;
 use octavo_kube::cluster::WatchedCluster;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
+use tokio::task::{JoinError, spawn_blocking};
 use tokio::time::sleep;
 
 use super::clock::{Clock, Moment};
@@ -34,12 +35,17 @@ pub struct FleetView {
     cluster: Option<ClusterNodes>,
     cluster_name: Option<Arc<str>>,
     prometheus: Option<Arc<str>>,
+    /// Permits of [`FleetView::plan`].
+    planning: Arc<Semaphore>,
     /// Revision last returned by [`FleetView::listed_changed`].
     listed: Option<u64>,
 }
 
 /// Interval of checking the age of cluster nodes without an agent.
 const STALE_CHECK_INTERVAL: Duration = Duration::from_secs(15);
+
+/// Maximum number of simultaneous jobs of [`FleetView::plan`]; others wait.
+const MAX_PLANNING_JOBS: usize = 2;
 
 /// Types of one fleet within one second, because staleness depends on time.
 #[derive(Debug)]
@@ -64,6 +70,7 @@ impl FleetView {
             cluster: None,
             cluster_name: None,
             prometheus: None,
+            planning: Arc::new(Semaphore::new(MAX_PLANNING_JOBS)),
             listed: None,
         }
     }
@@ -186,6 +193,25 @@ impl FleetView {
     /// The current layouts.
     pub fn layouts(&self) -> LayoutFileSnapshot {
         self.layouts.current()
+    }
+
+    /// Runs `job`, which plans layouts, on a blocking thread with the current layouts.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the job panics.
+    pub async fn plan<T: Send + 'static>(
+        &self,
+        job: impl FnOnce(&LayoutFileSnapshot) -> T + Send + 'static,
+    ) -> Result<T, JoinError> {
+        let layouts = self.layouts();
+        // The semaphore is never closed. A job that has started runs to its end, even if its reader has gone.
+        let permit = Arc::clone(&self.planning).acquire_owned().await;
+        let job = spawn_blocking(move || {
+            let _permit = permit;
+            job(&layouts)
+        });
+        job.await
     }
 
     /// Devices by type of `fleet`, a result of [`FleetView::listed`], as returned by [`Fleet::types`]. The result is cached

@@ -93,6 +93,7 @@ pub fn router(context: ApiContext) -> Router {
         .routes(routes!(changes::changes))
         .routes(routes!(plans::layouts))
         .routes(routes!(plans::plan))
+        .routes(routes!(plans::plan_nodes))
         .routes(routes!(nodes::types))
         .routes(routes!(matching::find))
         .routes(routes!(estimates::estimate))

@@ -16,7 +16,7 @@ use clap::builder::TypedValueParser;
 use clap::{CommandFactory, Parser, value_parser};
 use octavo_fleet::cluster::{Quantity, QuantityError};
 use octavo_settings::kubernetes::{ConfigMapName, KubernetesSettings};
-use octavo_settings::server_url::ServerUrl;
+use octavo_settings::server_url::{ServerUrl, ServerUrlError};
 use octavo_settings::{EarlyExit, duration, parse};
 use octavo_store::store::StoreLimits;
 use octavo_toolkit::log::LogSettings;
@@ -174,7 +174,12 @@ pub struct FleetSettings {
     ///
     /// The URL is that of the web interface, as users reach it, with the path prefix if it has one. docs/operations/monitoring.md
     /// describes the labels that the links require.
-    #[arg(long, value_name = "URL", env = "OCTAVO_PROMETHEUS_URL")]
+    #[arg(
+        long,
+        value_name = "URL",
+        env = "OCTAVO_PROMETHEUS_URL",
+        value_parser = prometheus_url
+    )]
     pub prometheus_url: Option<ServerUrl>,
 
     /// Layouts to preview plans for, on the pages of nodes and in the API
@@ -274,6 +279,13 @@ fn cluster_name(name: &str) -> Result<String, &'static str> {
         return Err("the name contains a control character");
     }
     Ok(name.to_owned())
+}
+
+/// Parses the URL of Prometheus. The error of [`ServerUrl`] is about aggregators.
+fn prometheus_url(text: &str) -> Result<ServerUrl, &'static str> {
+    text.parse().map_err(|_: ServerUrlError| {
+        "not a URL such as https://prometheus.example.org or http://127.0.0.1:9090"
+    })
 }
 
 fn count(number: u32) -> usize {
@@ -443,7 +455,7 @@ mod tests {
             (&["--plaintext", "--history-memory=1048575"], "at least 1Mi"),
             (&["--plaintext", "--cluster-name= "], "the name is empty"),
             (&["--plaintext", "--cluster-name=a\u{7}b"], "a control character"),
-            (&["--plaintext", "--prometheus-url=ftp://metrics"], "--prometheus-url"),
+            (&["--plaintext", "--prometheus-url=ftp://metrics"], "https://prometheus.example.org"),
             (&["--plaintext", "--prometheus-url=javascript:alert(1)"], "--prometheus-url"),
             (&["--plaintext", "--plugin-config-map=a"], "a namespace and a name"),
             (&["--plaintext", "--grpc-listen=here"], "--grpc-listen"),

@@ -34,6 +34,8 @@ const ROWS: &[(&str, [u16; 7])] = &[
     ("/api/v1/nodes/node-b", [401, 403, 403, 403, 403, 403, 200]),
     ("/api/v1/nodes/node-b/layouts", [401, 403, 403, 403, 403, 403, 200]),
     ("/api/v1/nodes/node-b/plan?layout=all-balanced", [401, 403, 403, 403, 403, 403, 200]),
+    ("/api/v1/layouts/all-balanced/plan", [401, 403, 403, 403, 403, 403, 200]),
+    ("/layouts/dry-run", [401, 403, 403, 403, 403, 403, 200]),
     ("/api/v1/events", [401, 403, 403, 403, 403, 403, 200]),
     ("/api/v1/usage", [401, 403, 403, 403, 403, 403, 200]),
     ("/api/v1/usage?namespace=NAMESPACE", [401, 403, 403, 403, 403, 200, 200]),

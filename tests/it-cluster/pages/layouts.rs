@@ -46,8 +46,65 @@ async fn layouts_are_listed_with_their_blocker_and_lead_to_their_nodes() {
         page.press(ENTER).await;
         page.until_address(|address| address == "/nodes?layout=serving").await;
         page.back().await;
+        page.click("#layout-0 a[href*='dry-run']").await;
+        page.until_address(|address| address == "/layouts/dry-run?plan=serving&layout=serving")
+            .await;
+        page.until("#main tbody th", &["hgx-a100"]).await;
+        page.back().await;
         page.click("#layout-0 a[href*='what-if']").await;
         page.until_address(|address| address == "/nodes/hgx-a100?layout=serving#what-if").await;
+        page.assert_clean().await;
+    })
+    .await;
+}
+
+const OUTCOMES: &str = "#dry-run-outcomes .badge";
+
+#[tokio::test]
+async fn dry_run_over_a_selection_shows_its_sums_and_the_blockers_of_each_node() {
+    let site = rolling_out().await;
+    browse(&site.url, Start::default(), async |page| {
+        // From the fragmented GPUs of a type to the plans of its nodes.
+        page.open("/availability").await;
+        page.click(".offer a[href='/layouts/dry-run?type=nvidia-a100-80gb']").await;
+        page.until("#empty h2", &["No layout is selected"]).await;
+        page.until(".live", &["Live"]).await;
+        page.click("#plan-layout option[value='all-7g.80gb']").await;
+        page.until_address(|address| address.contains("plan=all-7g.80gb")).await;
+        page.until_text("#plan-hgx-a100", |text| text.contains("pid 4711")).await;
+        let row = page.text("#plan-hgx-a100").await;
+        assert!(row.starts_with("hgx-a100 blocked ") && row.contains("pid 4711"), "{row}");
+        assert!(page.texts(OUTCOMES).await.contains(&"blocked".to_owned()));
+        let changes = page.text("#dry-run-changes").await;
+        assert!(changes.contains(" created."), "{changes}");
+        // A narrower selection is part of the address, and going back restores the former one.
+        let name = page.find("#dry-run-search").await;
+        name.send_keys("rtx\n").await.unwrap();
+        page.until_address(|address| address.contains("search=rtx")).await;
+        page.back().await;
+        page.until_text("#plan-hgx-a100", |text| text.contains("pid 4711")).await;
+        page.open("/layouts/dry-run?plan=all-7g.80gb").await;
+        page.until(".live", &["Live"]).await;
+        page.press("j").await;
+        page.until_true("return document.activeElement.matches('.dry-run tbody th a')").await;
+        page.press(ENTER).await;
+        page.until_address(|address| address.ends_with("?layout=all-7g.80gb#what-if")).await;
+        page.assert_clean().await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn dry_run_over_a_selection_works_without_scripts() {
+    let site = rolling_out().await;
+    let start = Start { without_scripts: true, ..Start::default() };
+    browse(&site.url, start, async |page| {
+        page.open("/nodes?search=a100").await;
+        page.click("#dry-run").await;
+        page.click("#plan-layout option[value='all-disabled']").await;
+        page.click("form[action='/layouts/dry-run'] button").await;
+        page.until_text("#plan-hgx-a100", |text| text.contains("blocked")).await;
+        page.until_address(|address| address.contains("search=a100")).await;
         page.assert_clean().await;
     })
     .await;

@@ -251,11 +251,11 @@ async fn partitions_show_their_utilization_on_the_node_page_and_the_map() {
         page.open("/map?by=utilization").await;
         page.until_true("return document.querySelectorAll('#map .mig .step-3').length === 1").await;
         assert_eq!(page.count("#map .mig .no-data").await, 1);
-        let named = "#map a[aria-label$='utilization of partitions 40 %']";
+        let named = "#map a[aria-label$=', 2 partitions with utilization 40 %, not reported']";
         assert_eq!(page.count(named).await, 1);
         page.assert_clean().await;
         page.open("/map?view=table").await;
-        page.until(".map-table tbody td:nth-of-type(4)", &["partitions 40 %"]).await;
+        page.until(".map-table tbody td:nth-of-type(4)", &["partitions 40 %, not reported"]).await;
     })
     .await;
 }

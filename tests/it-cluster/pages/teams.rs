@@ -27,6 +27,14 @@ async fn ac_010_teams_page_shows_usage_by_namespace_and_type() {
         assert_eq!(cells[4], "45 %", "{cells:?}");
         assert_eq!(cells[6], "1", "over the fair share: {cells:?}");
         assert_eq!(page.count("#not-followed").await, 1);
+        // The order is part of the address.
+        page.click("#sort-namespace").await;
+        page.until_address(|address| address == "/teams?sort=namespace").await;
+        page.until_true("return document.querySelector('#sort-namespace').closest('th').ariaSort === 'ascending'")
+            .await;
+        page.back().await;
+        page.until_true("return document.querySelector('#sort-idle').closest('th').ariaSort === 'descending'")
+            .await;
         page.assert_clean().await;
     })
     .await;

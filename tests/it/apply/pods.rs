@@ -95,6 +95,33 @@ async fn i1_partition_allocated_to_pod_stays_and_pod_is_named() {
 }
 
 #[tokio::test]
+async fn pod_with_a_process_is_named_once() {
+    let process = "processes:\n- {pid: 4711, gpu: 1, gi: 1, ci: 0, memory_mib: 100}\n";
+    let node = Arc::new(Node::new(&format!("{GPUS}{process}")));
+    let path = node.machine.path();
+    let (directory, proc) = (path.join("device-plugins"), path.join("proc"));
+    fs::create_dir_all(&directory).unwrap();
+    let ids = [partition(&node, 1)];
+    record::write(&directory, [("notebook-7", "nvidia.com/mig-3g.20gb", &ids[..])]);
+    record::show_all(&proc);
+    record::add_process(&proc, 4711, "notebook-7");
+    let given = vec![("nvidia.com/mig-3g.20gb".to_owned(), ids[0].clone())];
+    let _kubelet = listen(&node, given);
+    let output = tokio::task::spawn_blocking({
+        let (node, directory) = (Arc::clone(&node), directory.display().to_string());
+        move || {
+            let mut agent = node.agent(&["--oneshot", "--layout", "all-7g.40gb"]);
+            agent.args(["--device-plugins", &directory]).finish()
+        }
+    });
+    let reported = String::from_utf8(output.await.unwrap().stderr).unwrap();
+    let holder = "in use: pod team-a/notebook-7 (container main): pid 4711";
+    assert!(reported.contains(holder), "{reported}");
+    assert!(!reported.contains("with uid"), "{reported}");
+    assert!(!reported.contains("(container main);"), "{reported}");
+}
+
+#[tokio::test]
 async fn i1_unknown_device_id_may_be_any_device_of_its_kind() {
     let node = Arc::new(Node::new(GPUS));
     let given = vec![("nvidia.com/gpu".to_owned(), "0".to_owned())];

@@ -51,6 +51,53 @@ async fn plan_of_node_equals_its_agents_plan_and_names_blockers() {
 }
 
 #[tokio::test]
+async fn plans_of_a_selection_equal_those_of_its_nodes() {
+    let aggregator = Aggregator::of(&Machines::read().await);
+    let path = "/api/v1/layouts/all-1g.10gb/plan";
+    let list = aggregator.get(path).await.json();
+    assert_eq!((&list["kind"], &list["layout"]), (&json!("NodePlanList"), &json!("all-1g.10gb")));
+    let items = list["items"].as_array().unwrap();
+    assert_eq!(list["total"], items.len());
+    let (mut planned, mut sums) = (0, [0, 0]);
+    for row in items {
+        let node = row["node"].as_str().unwrap();
+        let alone = aggregator.get(&format!("/api/v1/nodes/{node}/plan?layout=all-1g.10gb")).await;
+        let Some(outcome) = row.get("outcome") else {
+            assert_eq!(alone.status, StatusCode::NOT_FOUND, "{row}");
+            assert_eq!(row["problems"].as_array().unwrap().len(), 1, "{row}");
+            continue;
+        };
+        let plan = alone.json();
+        assert_eq!(*outcome, plan["outcome"], "{node}");
+        planned += 1;
+        for (sum, field) in sums.iter_mut().zip(["destroyed", "created"]) {
+            assert_eq!(row[field], plan[field], "{node}");
+            *sum += row[field].as_u64().unwrap();
+        }
+    }
+    let totals = &list["totals"];
+    assert_eq!(totals["nodes"], items.len());
+    assert_eq!(totals["unplanned"], items.len() - planned);
+    assert_eq!([&totals["destroyed"], &totals["created"]], [&json!(sums[0]), &json!(sums[1])]);
+    let mixed = items.iter().find(|row| row["node"] == "mixed-1").unwrap();
+    assert_eq!((&mixed["devices"], &mixed["changedDevices"]), (&json!(4), &json!(3)));
+    let problem = &mixed["problems"][0];
+    assert_eq!(problem["device"], "GPU 3");
+    assert!(problem["message"].as_str().unwrap().contains("pid 99"), "{problem}");
+
+    let first = aggregator.get(&format!("{path}?limit=1")).await.json();
+    let next = first["continue"].as_str().unwrap();
+    let second = aggregator.get(&format!("{path}?limit=1&continue={next}")).await.json();
+    let node = |list: &Value| list["items"][0]["node"].as_str().unwrap().to_owned();
+    assert_eq!(
+        [node(&first), node(&second)],
+        [node(&list), items[1]["node"].as_str().unwrap().to_owned()]
+    );
+    let filtered = aggregator.get(&format!("{path}?search=mixed")).await.json();
+    assert_eq!((&filtered["total"], &filtered["items"][0]), (&json!(1), mixed));
+}
+
+#[tokio::test]
 async fn file_layouts_come_first_and_hide_built_in_layouts_of_same_name() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("layouts.yaml");
@@ -111,6 +158,15 @@ async fn invalid_layout_request_is_rejected_and_stale_node_is_marked() {
     }
     let none = aggregator.get("/api/v1/nodes/gpu-9/plan?layout=x").await;
     assert_eq!(none.status, StatusCode::NOT_FOUND);
+    for (path, kind) in [
+        ("x/plan?layuot=y", "unknown-parameter"),
+        ("x/plan?limit=0", "invalid-parameter"),
+        (&format!("{}/plan", "x".repeat(5000)), "invalid-parameter"),
+    ] {
+        let answer = aggregator.get(&format!("/api/v1/layouts/{path}")).await;
+        assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{path}");
+        assert_eq!(answer.json()["type"], format!("/problems/{kind}"), "{path}");
+    }
 
     aggregator.silence("mixed-1");
     let plan = aggregator.get("/api/v1/nodes/mixed-1/plan?layout=all-balanced").await.json();

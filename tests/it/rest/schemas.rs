@@ -89,6 +89,8 @@ const QUERIES: &[(&str, &str)] = &[
     ("/api/v1/nodes/mixed-1/plan?layout=all-1g.10gb", "/api/v1/nodes/{name}/plan"),
     ("/api/v1/nodes/mixed-1/plan?layout=all-disabled", "/api/v1/nodes/{name}/plan"),
     ("/api/v1/nodes/mixed-1/plan?layout=nothing", "/api/v1/nodes/{name}/plan"),
+    ("/api/v1/layouts/all-1g.10gb/plan", "/api/v1/layouts/{name}/plan"),
+    ("/api/v1/layouts/all-1g.10gb/plan?sort=size", "/api/v1/layouts/{name}/plan"),
     ("/api/v1/availability", "/api/v1/availability"),
     ("/api/v1/availability?minFree=x", "/api/v1/availability"),
     ("/api/v1/series?groupBy=device", "/api/v1/series"),

@@ -1,5 +1,6 @@
 //! Problems of a node, one by one: what lists summarize in the state and the reason of the node.
 
+use octavo_model::id::GpuUuid;
 use octavo_model::inventory::DeviceState;
 use octavo_model::reason::Reason;
 use octavo_model::text::count_noun;
@@ -8,7 +9,7 @@ use octavo_model::tone::Tone;
 use super::device::{DeviceSummary, HealthState};
 use super::node::NodeSummary;
 use super::node_state::NodeState;
-use super::problem::NodeProblem;
+use super::problem::{NodeProblem, ProblemArea};
 
 impl NodeSummary {
     /// Problems of the node with these devices, while it reports; empty unless its state needs attention. `devices` are
@@ -29,11 +30,13 @@ impl NodeSummary {
             let sharing = self.sharing_status.iter().filter(|sharing| sharing.needs_attention());
             all.extend(sharing.filter_map(|sharing| {
                 let message = sharing.message.clone().unwrap_or_default();
-                Some(NodeProblem::of_node(Tone::Warning, sharing.state.known()?, message))
+                Some(NodeProblem::of_allocation(sharing.state.known()?, message))
             }));
+            all.extend(self.unhealthy_units(devices));
         }
         let partial = DeviceState::Partial;
         all.extend(self.neuron_problems.iter().map(|message| NodeProblem {
+            area: ProblemArea::Devices,
             tone: Tone::Warning,
             reason: partial.as_str(),
             device: None,
@@ -43,6 +46,7 @@ impl NodeSummary {
         if all.is_empty() {
             // Nothing explains the state, which must not hide it.
             all.push(NodeProblem {
+                area: ProblemArea::Devices,
                 tone: self.state.tone(),
                 reason: self.state.as_str(),
                 device: None,
@@ -51,6 +55,17 @@ impl NodeSummary {
             });
         }
         all
+    }
+
+    /// Problem of the devices and partitions that are not allocated to pods, besides devices that have a problem of
+    /// their own.
+    fn unhealthy_units(&self, devices: &[DeviceSummary]) -> Option<NodeProblem> {
+        let faulty = devices.iter().filter(|device| device.health.tone >= Tone::Warning);
+        let faulty: Vec<&GpuUuid> = faulty.filter_map(|one| one.facts.uuid.as_ref()).collect();
+        let units = &self.sharing_status.as_ref()?.units;
+        let is_known = |uuid: &str| faulty.iter().any(|one| one.as_str() == uuid);
+        let message = units.unhealthy_message(|uuid| !is_known(uuid))?;
+        Some(NodeProblem::of_allocation(Reason::DeviceUnhealthy, message))
     }
 
     /// Problem of a driver that was unloaded or does not answer.

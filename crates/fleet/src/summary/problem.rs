@@ -8,9 +8,22 @@ use octavo_planner::reconcile::{ApplyState, NodeLayoutStatus};
 
 use super::device::DeviceSummary;
 
+/// Part of a node that has a problem.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ProblemArea {
+    /// Its devices or their driver.
+    Devices,
+    /// Its layout.
+    Layout,
+    /// The allocation of its devices to pods.
+    Allocation,
+}
+
 /// Problem of a node or of its devices that needs attention.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeProblem {
+    /// Part of the node.
+    pub area: ProblemArea,
     /// Severity: needs attention, or needs action.
     pub tone: Tone,
     /// Stable word: a reason, or a state of a device or node.
@@ -90,7 +103,19 @@ impl LayoutProblem {
 impl NodeProblem {
     /// Problem of a whole node with this reason.
     pub fn of_node(tone: Tone, reason: Reason, message: String) -> Self {
-        Self { tone, reason: reason.as_str(), device: None, message, remedy: reason.remedy() }
+        Self {
+            area: ProblemArea::Devices,
+            tone,
+            reason: reason.as_str(),
+            device: None,
+            message,
+            remedy: reason.remedy(),
+        }
+    }
+
+    /// Problem of the allocation of devices to pods.
+    pub(super) fn of_allocation(reason: Reason, message: String) -> Self {
+        Self { area: ProblemArea::Allocation, ..Self::of_node(Tone::Warning, reason, message) }
     }
 
     pub(super) fn of_layout(problem: &LayoutProblem) -> Self {
@@ -104,6 +129,7 @@ impl NodeProblem {
             None => (Tone::Warning, DRAIN, Reason::DrainGaveUp.remedy()),
         };
         Self {
+            area: ProblemArea::Layout,
             tone,
             reason,
             device: problem.device.clone(),
@@ -115,9 +141,10 @@ impl NodeProblem {
     pub(super) fn of_device(device: &DeviceSummary) -> Self {
         let (name, message) = device.named_issue().unzip();
         Self {
+            area: ProblemArea::Devices,
             tone: device.health.tone,
             reason: device.health.state.as_str(),
-            device: name.map(str::to_owned),
+            device: Some(name.unwrap_or(&device.facts.name).to_owned()),
             message: message.unwrap_or_default().to_owned(),
             remedy: device.health.state.remedy(),
         }

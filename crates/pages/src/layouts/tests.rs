@@ -102,3 +102,55 @@ async fn page_without_layouts_explains_how_to_select_one() {
     assert!(page.contains("1 node reports"), "{page}");
     assert!(!page.contains("No node has a layout"), "{page}");
 }
+
+/// Text of the table row with this id, without tags.
+fn row(page: &str, id: &str) -> String {
+    let (_, rest) = page.split_once(&format!("id=\"{id}\"")).unwrap();
+    let (row, _) = rest.split_once("</tr>").unwrap();
+    let texts = row.split('<').filter_map(|part| Some(part.split_once('>')?.1.trim()));
+    texts.filter(|text| !text.is_empty()).collect::<Vec<_>>().join(" | ")
+}
+
+#[tokio::test]
+async fn dry_run_over_a_selection_has_its_sums_and_the_obstacles_of_each_node() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("layouts.yaml");
+    let text_of_file = "apiVersion: octavo.dev/v1\nkind: Layouts\nlayouts:\n  cut:\n  - devices: {index: [0]}\n    mig: {1g.5gb: 1}\n  off:\n  - devices: all\n    mig: disabled\n";
+    std::fs::write(&file, text_of_file).unwrap();
+    let clock = Clock::start();
+    let mut fleet = Fleet::default();
+    let applied = |name: &str| layout(name, Reason::Applied);
+    insert(&mut fleet, clock, &[("a", applied("off")), ("b", applied("off")), ("c", applied("x"))]);
+    let (_fleet, view) = view_of(fleet, clock);
+    let layouts = octavo_files::config_files::LayoutFile::open(&file).unwrap();
+    let view = view.with_layouts(layouts);
+
+    let page = text(get(&view, "/layouts").await).await;
+    let link = "/layouts/dry-run?plan=off&#38;layout=off";
+    assert!(page.contains(link), "{page}");
+    let page = text(get(&view, &link.replace("&#38;", "&")).await).await;
+    assert!(page.contains("2 nodes with the layout off"), "{page}");
+    assert!(page.contains("<option value=\"off\" selected>off</option>"), "{page}");
+    assert!(page.contains("0 devices change: 0 instances destroyed, 0 created."), "{page}");
+    assert_eq!(row(&page, "plan-a"), "a | no changes | - | 0 | 0");
+    assert!(!page.contains("id=\"plan-c\""), "{page}");
+
+    // The devices cannot be partitioned.
+    let page = text(get(&view, "/layouts/dry-run?plan=cut&limit=2").await).await;
+    assert!(page.contains("Sum of 2 nodes") && page.contains("id=\"next\""), "{page}");
+    let infeasible = row(&page, "plan-b");
+    assert!(infeasible.starts_with("b | infeasible | "), "{infeasible}");
+    assert!(infeasible.contains("cannot be partitioned"), "{infeasible}");
+    let (_, next) = page.split_once("id=\"next\" href=\"").unwrap();
+    let next = next.split('"').next().unwrap().replace("&#38;", "&");
+    assert!(next.starts_with("/layouts/dry-run?plan=cut&limit=2&continue="), "{next}");
+    let page = text(get(&view, &next).await).await;
+    assert!(page.contains("id=\"plan-c\"") && !page.contains("id=\"plan-b\""), "{page}");
+
+    let page = text(get(&view, "/layouts/dry-run?plan=nothing").await).await;
+    assert!(row(&page, "plan-a").contains("no plan"), "{page}");
+    let page = text(get(&view, "/layouts/dry-run?type=nvidia-h200-141gb").await).await;
+    assert!(page.contains("No layout is selected") && page.contains("3 nodes"), "{page}");
+    let wrong = get(&view, "/layouts/dry-run?plan=off&sort=size").await;
+    assert_eq!(wrong.status(), StatusCode::BAD_REQUEST);
+}

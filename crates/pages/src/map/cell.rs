@@ -4,6 +4,7 @@ use octavo_fleet::summary::{DeviceSummary, DeviceUse, NodeState};
 use octavo_model::id::{PciAddress, TypeName};
 use octavo_model::inventory::{Inventory, NeuronDevice, Severity};
 use octavo_model::quantity::Mebibytes;
+use octavo_model::text::join;
 use octavo_model::tone::Tone;
 use octavo_node::sharing::usage::DeviceUsage;
 use octavo_store::clock::Moment;
@@ -273,11 +274,24 @@ impl Cell {
         self.needs_attention && self.state != CellState::Device(DeviceUse::Unavailable)
     }
 
-    /// Utilization of the partitions that report it, from left to right: `40 %, 12 %`.
+    /// Utilization of the partitions from left to right: `40 %, not reported`; `None` if none reports it.
     pub(super) fn partition_utilization(&self) -> Option<String> {
-        let values = self.slices.iter().filter_map(|slice| slice.values?.utilization);
-        let texts: Vec<String> = values.map(|percent| format!("{percent} %")).collect();
-        (!texts.is_empty()).then(|| texts.join(", "))
+        let values = self.slices.iter().filter_map(|slice| slice.values);
+        let known = values.clone().filter(|values| values.utilization.is_some());
+        let text = |values: Values| match values.utilization {
+            Some(percent) => format!("{percent} %"),
+            None => "not reported".to_owned(),
+        };
+        (known.count() > 0).then(|| join(values.map(text), ", "))
+    }
+
+    /// Number of partitions, with their utilization if it is reported; `None` without partitions.
+    fn partitions(&self) -> Option<String> {
+        let count = self.slices.iter().filter(|slice| slice.values.is_some()).count();
+        let utilization = self.partition_utilization();
+        let utilization = utilization.map(|text| format!(" with utilization {text}"));
+        let count = (count > 0).then(|| count_noun(count, "partition", "partitions"))?;
+        Some(format!("{count}{}", utilization.unwrap_or_default()))
     }
 
     /// Name of the link and text of the tooltip: everything known about the device.
@@ -294,8 +308,7 @@ impl Cell {
             parts.push("needs attention".to_owned());
         }
         parts.extend(self.values.words());
-        let partitions = self.partition_utilization();
-        parts.extend(partitions.map(|text| format!("utilization of partitions {text}")));
+        parts.extend(self.partitions());
         let title = [self.node.as_str(), self.title.as_str()].join(" ");
         format!("{}: {}", title.trim_end(), parts.join(", "))
     }
@@ -454,10 +467,15 @@ mod tests {
     }
 
     #[test]
-    fn name_of_a_cell_has_the_utilization_of_partitions_that_report_it() {
+    fn name_of_a_cell_has_all_partitions_and_their_utilization() {
         let mut cell = partitioned();
-        assert!(cell.label().ends_with(", utilization of partitions 0 %"), "{}", cell.label());
+        let label = cell.label();
+        let partitions = "3 partitions with utilization 0 %, not reported, not reported";
+        assert!(label.ends_with(partitions), "{label}");
         cell.slices.remove(0);
         assert_eq!(cell.partition_utilization(), None);
+        assert!(cell.label().ends_with(", 2 partitions"), "{}", cell.label());
+        cell.slices.clear();
+        assert!(!cell.label().contains("partition"), "{}", cell.label());
     }
 }

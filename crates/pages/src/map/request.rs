@@ -5,7 +5,7 @@ use octavo_store::query::Query;
 use octavo_toolkit::error::chain;
 
 use super::scale::Metric;
-use crate::address::ListAddress;
+use crate::address::{ListAddress, moved};
 
 /// Maximum number of cells.
 pub(super) const MAX_CELLS: usize = 10_000;
@@ -82,7 +82,5 @@ fn choice<'a>(address: &'a ListAddress, name: &str, all: &[&str]) -> Result<&'a 
 
 /// Address of the map with one parameter changed.
 pub(super) fn link(address: &ListAddress, name: &str, value: &str) -> String {
-    let list = address.with(name, value);
-    let query = list.split_once('?').map(|(_, query)| format!("?{query}"));
-    format!("/map{}", query.unwrap_or_default())
+    moved(&address.with(name, value), "/map")
 }

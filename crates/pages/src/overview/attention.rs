@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use octavo_fleet::hardware_profile::TYPE_LABEL;
-use octavo_fleet::summary::{NodeProblem, NodeState};
+use octavo_fleet::summary::{NodeProblem, NodeState, ProblemArea};
 use octavo_model::reason::Reason;
 use octavo_model::tone::Tone;
 use octavo_store::clock::Moment;
@@ -125,6 +125,7 @@ pub(super) fn attention(fleet: &Fleet, is_starting: bool, now: Moment) -> Attent
 /// Problem of a node that an agent reported before.
 fn lost_agent(node: &Node) -> NodeProblem {
     NodeProblem {
+        area: ProblemArea::Devices,
         tone: Tone::Warning,
         reason: NodeState::NoAgent.as_str(),
         device: None,

@@ -4,12 +4,11 @@ use std::cmp::Reverse;
 
 use octavo_fleet::access::Visibility;
 use octavo_fleet::availability::{Availability, CountBasis, Row, Shape, UnitType};
-use octavo_fleet::summary::DeviceUse;
 use octavo_model::quantity::Mebibytes;
 
-use crate::availability::type_anchor;
+use crate::availability::{type_anchor, use_of};
 use crate::badges::product_name;
-use crate::bar::{Bar, legend_entry, legend_of};
+use crate::bar::{Bar, legend_of};
 
 /// Capacity of a type.
 #[derive(Debug)]
@@ -109,17 +108,7 @@ fn pending(rows: &[Row]) -> u64 {
 }
 
 fn cell(row: &Row, shape: Option<String>, basis: CountBasis) -> CapacityCell {
-    let taken = match basis {
-        CountBasis::Cluster => "requested",
-        CountBasis::Agents => DeviceUse::InUse.title(),
-    };
-    let keys = legend_of([
-        (DeviceUse::InUse.as_str(), None, taken, row.taken),
-        legend_entry(DeviceUse::Free, row.free),
-        legend_entry(DeviceUse::Unavailable, row.units_with_use(DeviceUse::Unavailable)),
-        legend_entry(DeviceUse::Passthrough, row.units_with_use(DeviceUse::Passthrough)),
-        legend_entry(DeviceUse::Unknown, row.units_with_use(DeviceUse::Unknown)),
-    ]);
+    let keys = legend_of(use_of(row, basis));
     CapacityCell {
         shape,
         free: row.known_free().map_or_else(|| "-".to_owned(), |free| free.to_string()),

@@ -137,7 +137,7 @@ async fn namespaces_are_shown_with_usage_idle_and_unknown_allocations() {
     let page = ask(fleet(usage(), fresh()), "/teams", Visibility::everything(), None).await;
     assert_eq!(
         row(&page, "team-team-a-unknown"),
-        "team-a | GPU - type unknown | 2 | 2 devices | 40 GiB of 160 GiB | 60 % | 1 device | 1"
+        "team-a | GPU - type unknown | 2 | 2 devices | 40 GiB of 160 GiB | 60 % | 1 device | most idle | 1"
     );
     // Nothing is known of the pod of the other team, which is not the same as nothing used.
     assert_eq!(
@@ -147,6 +147,43 @@ async fn namespaces_are_shown_with_usage_idle_and_unknown_allocations() {
     assert!(page.contains("team-a/idle") && page.contains("/nodes/gpu-07"), "{page}");
     assert!(!page.contains("team-a/busy") && !page.contains("team-b/hidden"), "{page}");
     assert!(page.contains("--follow-cluster"), "{page}");
+}
+
+/// Namespaces of the table, in order.
+fn namespaces(page: &str) -> Vec<&str> {
+    let rows = page.split("id=\"team-").skip(1);
+    rows.map(|row| row.split("-unknown\"").next().unwrap()).collect()
+}
+
+#[tokio::test]
+async fn namespace_that_leaves_the_most_idle_is_named_and_first() {
+    let idle = |namespace: &str, pod: &str| tenant(namespace, pod, Some(0));
+    let slice = Tenant { ids: vec![ShareId::replica(UUID, 1); 9], ..idle("slices", "pod") };
+    let devices = vec![
+        device(1, tenant("busy", "pod", Some(1))),
+        device(2, slice),
+        device(3, idle("one", "pod")),
+        device(4, idle("two", "first")),
+        device(5, idle("two", "second")),
+        device(6, tenant("two", "busy", Some(1))),
+    ];
+    let fleet = fleet(devices, fresh());
+    let all = Visibility::everything();
+    let page = ask(fleet.clone(), "/teams", all, None).await;
+    // Devices count before time slices, however many.
+    assert_eq!(namespaces(&page), ["two", "one", "slices", "busy"]);
+    let (_, most) = page.split_once("id=\"most-idle\"").unwrap();
+    let (most, _) = most.split_once("</p>").unwrap();
+    assert!(most.contains(">two</a>") && most.contains("2 devices "), "{most}");
+    assert!(most.contains("of 3 devices allocated"), "{most}");
+    assert_eq!(page.matches("most idle</span>").count(), 1);
+    assert!(page.contains("aria-sort=\"descending\"><a href=\"/teams?sort=-idle\""), "{page}");
+
+    let page = ask(fleet.clone(), "/teams?sort=namespace", Visibility::everything(), None).await;
+    assert_eq!(namespaces(&page), ["busy", "one", "slices", "two"]);
+    assert!(page.contains("name=\"sort\" value=\"namespace\""), "{page}");
+    let page = ask(fleet, "/teams?namespace=one", Visibility::everything(), None).await;
+    assert!(!page.contains("most idle") && !page.contains("most-idle"), "{page}");
 }
 
 #[tokio::test]

@@ -216,6 +216,15 @@ impl<'a> PlanFormatter<'a> {
             }
         }
     }
+
+    /// Describes the causes that block a change, with their holders.
+    pub fn causes(&self, causes: &[Cause]) -> String {
+        let describe = |cause: &Cause| match cause.holders() {
+            [] => self.cause(cause),
+            some => format!("{}: {}", self.cause(cause), holders(some)),
+        };
+        join(causes.iter().map(describe), "; ")
+    }
 }
 
 /// Describes how to resolve a cause.

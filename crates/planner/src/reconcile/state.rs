@@ -6,10 +6,9 @@ use octavo_model::backoff::Backoff;
 use octavo_model::holder::Holder;
 use octavo_model::reason::Reason;
 use octavo_model::reported::Reported;
-use octavo_model::text::join;
 use octavo_model::tone::Tone;
 
-use crate::plan::messages::{PlanFormatter, holders};
+use crate::plan::messages::PlanFormatter;
 use crate::plan::{Cause, Infeasible, ResetScope};
 
 /// State of a device relative to its desired state.
@@ -155,17 +154,8 @@ fn needs_reset(formatter: &PlanFormatter<'_>, scope: &ResetScope, causes: &[Caus
     );
     match causes {
         [] => what,
-        some => format!("{what}. The reset is blocked by: {}", describe_causes(formatter, some)),
+        some => format!("{what}. The reset is blocked by: {}", formatter.causes(some)),
     }
-}
-
-/// The blockers and their holders.
-fn describe_causes(formatter: &PlanFormatter<'_>, causes: &[Cause]) -> String {
-    let describe = |cause: &Cause| match cause.holders() {
-        [] => formatter.cause(cause),
-        some => format!("{}: {}", formatter.cause(cause), holders(some)),
-    };
-    join(causes.iter().map(describe), "; ")
 }
 
 /// Longest delay between attempts.
@@ -260,7 +250,7 @@ impl ChangeOutcome {
     pub fn message(&self, formatter: &PlanFormatter<'_>) -> String {
         match self {
             Self::Applied => String::new(),
-            Self::Blocked { causes, .. } => describe_causes(formatter, causes),
+            Self::Blocked { causes, .. } => formatter.causes(causes),
             Self::Infeasible(infeasible) => formatter.infeasible(infeasible),
             Self::RolledBack { reason }
             | Self::Yielded { reason }

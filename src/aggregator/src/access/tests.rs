@@ -192,6 +192,8 @@ const ROWS: &[(&str, &str, u16)] = &[
     ("/api/v1/nodes/a", "get nodes.octavo.dev a", 404),
     ("/api/v1/nodes/a/plan?layout=x", "get nodes.octavo.dev a", 404),
     ("/api/v1/nodes/a/layouts", "get nodes.octavo.dev a", 404),
+    ("/api/v1/layouts/x/plan", "list nodes.octavo.dev", 200),
+    ("/layouts/dry-run", "list nodes.octavo.dev", 200),
     ("/api/v1/events", "watch nodes.octavo.dev", 200),
     ("/api/v1/profiles", "list hardwareprofiles.octavo.dev", 200),
     ("/api/v1/profile-events", "watch hardwareprofiles.octavo.dev", 200),

@@ -9,7 +9,6 @@ use octavo_fleet::api::{NodeDetail, NodeList, TypeList};
 use octavo_fleet::problem::Problem;
 use octavo_model::API_VERSION;
 use octavo_model::id::NodeName;
-use octavo_model::inventory::Inventory;
 use octavo_store::fleet::{Fleet, Node};
 use octavo_store::query::{self, Query};
 use octavo_stream::status::NodeStatus;
@@ -137,12 +136,8 @@ pub(super) fn find_node(
     })
 }
 
-/// Decodes the inventory of `node`.
-pub(super) fn inventory(node: &Node) -> Result<Inventory, ApiError> {
-    status(node).map(|status| status.inventory)
-}
-
-fn status(node: &Node) -> Result<NodeStatus, ApiError> {
+/// Decodes the status of `node`.
+pub(super) fn status(node: &Node) -> Result<NodeStatus, ApiError> {
     node.status().map_err(|error| {
         let detail = format!("cannot decode the status of node {}: {}", node.name, chain(&error));
         ApiError::new(ProblemKind::Internal, detail)

@@ -63,7 +63,7 @@ pub(super) async fn series(
         start: history.begins().map(|_| timestamp(window.start()).to_string()),
         step_seconds: window.step_seconds(),
         points: window.points(),
-        without_room: status.without_room,
+        omitted_series: status.omitted_series,
         notice: notice(&history, window),
         items: search.items()?,
     };
@@ -76,10 +76,10 @@ fn notice(history: &History, window: Window) -> Option<String> {
         return Some("the history is turned off: --history-memory is 0".to_owned());
     }
     let status = history.status();
-    if status.without_room > 0 {
+    if status.omitted_series > 0 {
         return Some(format!(
             "{} devices and partitions have no history of their own: --history-memory is exhausted",
-            status.without_room
+            status.omitted_series
         ));
     }
     let is_short = history.begins().is_none_or(|begins| begins > window.start());
