@@ -1,5 +1,7 @@
-//! Dynamic Resource Allocation on one node: [`device`] names the devices that claims can be allocated.
+//! Dynamic Resource Allocation on one node: [`device`] names the devices that claims can be allocated, and
+//! [`claims`] decides how claims are prepared and released.
 
+pub mod claims;
 pub mod device;
 
 pub use device::{DeviceName, DraDevice, DraDeviceKind, devices};
