@@ -18,6 +18,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use thiserror::Error;
 
+/// Kind of the devices of resource claims. Every claim has a specification of its own.
+pub const CLAIM_KIND: &str = "octavo.dev/claim";
 /// Kind of the devices described by `nvidia-ctk`.
 const NVIDIA_KIND: &str = "nvidia.com/gpu";
 /// Lowest CDI version that supports everything we write.
@@ -112,9 +114,29 @@ pub fn write_spec(
     files: &DeviceFiles,
     driver: Option<&DriverEdits>,
 ) -> Result<String, CdiError> {
+    let named = units.iter().map(|unit| (cdi_name(&unit.uuid), unit));
+    write_kind(CDI_KIND, named, files, driver)
+}
+
+/// Writes the specification of a resource claim: its devices of [`CLAIM_KIND`] with their names. The text ends with a
+/// line feed.
+pub fn write_claim_spec(
+    devices: &[(String, Unit)],
+    files: &DeviceFiles,
+    driver: Option<&DriverEdits>,
+) -> Result<String, CdiError> {
+    let named = devices.iter().map(|(name, unit)| (name.clone(), unit));
+    write_kind(CLAIM_KIND, named, files, driver)
+}
+
+fn write_kind<'a>(
+    kind: &'static str,
+    units: impl Iterator<Item = (String, &'a Unit)>,
+    files: &DeviceFiles,
+    driver: Option<&DriverEdits>,
+) -> Result<String, CdiError> {
     let mut devices: Vec<Device> = Vec::new();
-    for unit in units {
-        let name = cdi_name(&unit.uuid);
+    for (name, unit) in units {
         if devices.iter().any(|device| device.name == name) {
             continue;
         }
@@ -125,7 +147,7 @@ pub fn write_spec(
     let (a, b, c) = driver.map_or(MIN_CDI_VERSION, |driver| driver.version.max(MIN_CDI_VERSION));
     let description = CdiSpec {
         cdi_version: format!("{a}.{b}.{c}"),
-        kind: CDI_KIND,
+        kind,
         devices,
         container_edits: common_edits(files, driver).map_err(CdiError::Json)?,
     };
@@ -233,6 +255,17 @@ mod tests {
             },
         });
         assert_eq!(written(&units, None), expected);
+    }
+
+    #[test]
+    fn spec_of_a_claim_has_the_names_of_its_devices() {
+        let devices = [("uid-1-gpu-a".to_owned(), unit("MIG-1", Some((1, 0))))];
+        let text = write_claim_spec(&devices, &files(), None).unwrap();
+        let spec: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(spec["kind"], "octavo.dev/claim");
+        assert_eq!(spec["devices"][0]["name"], "uid-1-gpu-a");
+        let nodes = spec["devices"][0]["containerEdits"]["deviceNodes"].as_array().unwrap();
+        assert_eq!(nodes.len(), 3);
     }
 
     #[test]
