@@ -1,6 +1,7 @@
 //! Settings of the node agent.
 
 mod cluster;
+mod dra;
 mod partitioning;
 mod publishing;
 mod sharing;
@@ -21,6 +22,8 @@ use octavo_toolkit::log::LogSettings;
 
 use self::cluster::ClusterArgs;
 pub use self::cluster::{Cleanup, ClusterSettings};
+use self::dra::DraArgs;
+pub use self::dra::DraSettings;
 pub use self::partitioning::PartitioningSettings;
 pub use self::publishing::{LabelSink, PublishingSettings, Schedule};
 pub use self::sharing::{DeviceProvider, SharingSettings, UsageSettings};
@@ -82,6 +85,9 @@ struct AgentArgs {
     sharing: SharingSettings,
 
     #[command(flatten)]
+    dra: DraArgs,
+
+    #[command(flatten)]
     uplink: UplinkArgs,
 
     /// Address for /metrics, /healthz and /readyz; port 0 for any free port
@@ -114,6 +120,8 @@ pub struct AgentSettings {
     pub cluster: Option<ClusterSettings>,
     /// How devices are allocated to pods.
     pub sharing: SharingSettings,
+    /// Settings of resource claims; `None` unless they are served.
+    pub dra: Option<DraSettings>,
     /// The aggregator that the node reports to, if any. An agent that runs once does not report.
     pub uplink: Option<UplinkSettings>,
     /// The address that serves metrics, if any. An agent that runs once serves none.
@@ -161,9 +169,11 @@ impl AgentArgs {
             strategy.get_or_insert(MigStrategy::Mixed);
         }
         let is_once = self.publishing.schedule() == Schedule::Once;
+        let watches_node = cluster.as_ref().is_some_and(|one| one.watches_node);
+        let dra = self.dra.resolve(self.sharing.mode, watches_node)?.filter(|_| !is_once);
         let is_changing = self.partitioning.layouts.is_some()
             || self.partitioning.layout.is_some()
-            || cluster.as_ref().is_some_and(|one| one.watches_node)
+            || watches_node
             // The built-in device plugin must be notified of every change of the devices.
             || is_embedded;
         Ok(AgentSettings {
@@ -174,6 +184,7 @@ impl AgentArgs {
             node: self.uplink.node().ok(),
             cluster,
             sharing: self.sharing,
+            dra,
             uplink: if is_once { None } else { self.uplink.resolve()? },
             metrics: self.metrics_listen.filter(|_| !is_once),
             publishing: self.publishing,

@@ -1,22 +1,29 @@
 //! The agent's connections to the cluster: its Node, its NodeFeature, or neither; and the sink for labels.
 
 use std::error::Error;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::{fs, io};
 
 use octavo_agent::cluster::NodeClient;
+use octavo_agent::dra::claim_specs::ClaimSpecs;
+use octavo_agent::dra::claim_store::ClaimStore;
+use octavo_agent::dra::plugin::ClaimPlugin;
 use octavo_agent::draining::DrainController;
 use octavo_agent::feature_file::FeatureFile;
 use octavo_agent::metrics::usage::UsageMetrics;
 use octavo_agent::node_sink::{NodeFeatureSink, NodeSink, ONESHOT_TIMEOUT};
+use octavo_agent::partitioning::Partitioning;
 use octavo_agent::settings::{
     AgentSettings, ClusterSettings, DeviceProvider, LabelSink as LabelTarget, PublishingSettings,
     UsageSettings,
 };
 use octavo_agent::sharing::SharingBackend;
 use octavo_agent::sharing::hand_off::{HandOffBackend, HandOffSettings};
+use octavo_agent::sharing::machine::HostPaths;
 use octavo_agent::sink::{LabelSink, StdoutSink};
 use octavo_agent::usage::{UsageChannels, UsageObserver};
+use octavo_dra::claims;
 use octavo_hardware::DriverHandle;
 use octavo_kube::client::{self, Client};
 use octavo_kube::events::PodEventsHandle;
@@ -24,6 +31,8 @@ use octavo_kube::evict::{EvictionHandle, Evictor};
 use octavo_kube::node::{NodeController, NodeHandle};
 use octavo_kube::node_feature::{NodeFeatureHandle, NodeFeatureWriter};
 use octavo_kube::nvidia_plugin::DevicePluginWatcher;
+use octavo_kube::resource_claims::ResourceClaimClient;
+use octavo_kubelet::dra::Settings;
 use octavo_node::mig_strategy::MigStrategy;
 use octavo_node::node_object::DesiredNode;
 use octavo_node::sharing::hand_off::rollout::Limits;
@@ -151,6 +160,41 @@ pub(crate) fn hand_off(
         is_certain,
     };
     Ok(Some(Box::new(HandOffBackend::new(hand_off_settings, handle))))
+}
+
+/// Starts the kubelet plugin for resource claims if the settings enable it, and connects it to the partitioning.
+pub(crate) fn resource_claims(
+    settings: &AgentSettings,
+    node: Option<&ClusterHandles>,
+    hardware: &DriverHandle,
+    partitioning: Option<Partitioning>,
+    tasks: &mut JoinSet<()>,
+) -> Option<Partitioning> {
+    let partitioning = partitioning?;
+    let own = settings.dra.as_ref().zip(settings.cluster.as_ref()).zip(node);
+    let Some(((dra, cluster), node)) = own else {
+        return Some(partitioning);
+    };
+    let store = Arc::new(ClaimStore::new(claims::pool_name(&cluster.node), dra.release));
+    let partitioning = partitioning.with_claims(Arc::clone(&store));
+    let paths = HostPaths {
+        proc: settings.engine.proc_root.clone(),
+        dev: PathBuf::from("/dev"),
+        cdi: settings.sharing.cdi_dir.clone(),
+    };
+    let plugin = ClaimPlugin::new(
+        store,
+        ResourceClaimClient::new(node.client.clone(), octavo_dra::DRIVER),
+        hardware.clone(),
+        partitioning.usage_probe(),
+        ClaimSpecs::new(paths),
+    );
+    tasks.spawn(plugin.run(Settings {
+        driver: octavo_dra::DRIVER.to_owned(),
+        registry: dra.kubelet_dir.join("plugins_registry"),
+        plugins: dra.kubelet_dir.join("plugins"),
+    }));
+    Some(partitioning)
 }
 
 /// Starts observing usage if the settings enable it.

@@ -1,0 +1,12 @@
+//! Dynamic Resource Allocation: the kubelet's claims, and the changes of devices that they need.
+//!
+//! ```text
+//!   kubelet --Prepare--> plugin --claim--> claim_store --targets--> partitioning: a round of the engine
+//!                          |                    ^                         |
+//!                          |                    +-------- result ---------+
+//!                          +--> claim_specs: the CDI specification of the claim
+//! ```
+
+pub mod claim_specs;
+pub mod claim_store;
+pub mod plugin;
