@@ -7,6 +7,7 @@ pub(crate) mod agent;
 mod api;
 pub(crate) mod auth;
 mod available;
+mod claims;
 mod facts;
 mod followed;
 mod kubeconfig_access;
