@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use octavo_model::catalog::Placement;
 use octavo_model::claim::{ClaimKey, ClaimUid};
 use octavo_model::holder::{Holder, HolderDetails, merge_holders};
-use octavo_model::id::{NodeName, PciAddress};
+use octavo_model::id::PciAddress;
 use octavo_model::inventory::{
     Condition, Device, GpuInstance, Inventory, MigMode, MigState, NvmlState,
 };
@@ -24,14 +24,7 @@ use serde::{Deserialize, Serialize};
 use strum::{Display, EnumString};
 use thiserror::Error;
 
-use crate::DRIVER;
-use crate::device::{DraDevice, DraDeviceKind, by_name, devices};
-
-/// Pool of the devices of a node. The name differs from those of other drivers, because Kubernetes 1.36 caches counters by
-/// the name of the pool alone. Source: kubernetes/kubernetes#140434.
-pub fn pool_name(node: &NodeName) -> String {
-    format!("{node}/{DRIVER}")
-}
+use crate::device::{DeviceName, DraDevice, DraDeviceKind, by_name, devices};
 
 /// A claim as the API server stores it, with the devices of this driver only.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -493,6 +486,13 @@ impl PreparedClaims {
             }
         }
         holders
+    }
+
+    /// Returns the devices of claims, and those whose instances Octavo created for claims that ended. Instances of other
+    /// devices were created outside of claims.
+    pub fn device_names(&self) -> BTreeSet<DeviceName> {
+        let claims = self.claims.values().flat_map(|claim| &claim.devices);
+        claims.map(|one| one.device.name()).chain(self.released.iter().map(DraDevice::name)).collect()
     }
 
     fn is_released(&self, pci: PciAddress, instance: &GpuInstance) -> bool {

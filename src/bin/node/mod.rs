@@ -23,7 +23,7 @@ use octavo_agent::sharing::hand_off::{HandOffBackend, HandOffSettings};
 use octavo_agent::sharing::machine::HostPaths;
 use octavo_agent::sink::{LabelSink, StdoutSink};
 use octavo_agent::usage::{UsageChannels, UsageObserver};
-use octavo_dra::claims;
+use octavo_dra::slices;
 use octavo_hardware::DriverHandle;
 use octavo_kube::client::{self, Client};
 use octavo_kube::events::PodEventsHandle;
@@ -175,7 +175,7 @@ pub(crate) fn resource_claims(
     let Some(((dra, cluster), node)) = own else {
         return Some(partitioning);
     };
-    let store = Arc::new(ClaimStore::new(claims::pool_name(&cluster.node), dra.release));
+    let store = Arc::new(ClaimStore::new(slices::pool_name(&cluster.node), dra.release));
     let partitioning = partitioning.with_claims(Arc::clone(&store));
     let paths = HostPaths {
         proc: settings.engine.proc_root.clone(),

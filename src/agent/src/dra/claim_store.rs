@@ -6,10 +6,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use octavo_dra::DraDevice;
 use octavo_dra::claims::{
     AllocatedClaim, NodeState, PrepareError, PreparedClaim, PreparedClaims, ReleasePolicy,
 };
+use octavo_dra::{DeviceName, DraDevice};
 use octavo_engine::durable::{self, DurableError};
 use octavo_engine::usage::UsageProbe;
 use octavo_kubelet::device_plugin::AllocationBlock;
@@ -179,6 +179,12 @@ impl ClaimStore {
             name: claim.name.clone(),
         });
         keys.collect()
+    }
+
+    /// Returns the devices of claims, for the published devices.
+    pub fn device_names(&self) -> BTreeSet<DeviceName> {
+        let state = self.lock();
+        state.record.as_ref().map(|(_, record)| record.device_names()).unwrap_or_default()
     }
 
     /// Returns the claims as users of `devices`.
