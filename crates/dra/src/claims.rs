@@ -492,7 +492,10 @@ impl PreparedClaims {
     /// devices were created outside of claims.
     pub fn device_names(&self) -> BTreeSet<DeviceName> {
         let claims = self.claims.values().flat_map(|claim| &claim.devices);
-        claims.map(|one| one.device.name()).chain(self.released.iter().map(DraDevice::name)).collect()
+        claims
+            .map(|one| one.device.name())
+            .chain(self.released.iter().map(DraDevice::name))
+            .collect()
     }
 
     fn is_released(&self, pci: PciAddress, instance: &GpuInstance) -> bool {

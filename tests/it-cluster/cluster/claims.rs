@@ -7,10 +7,11 @@ use std::fs;
 
 use nvml_sim::model::{Process, ProcessKind};
 use octavo_model::inventory::Inventory;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use self::rig::{ClaimRig, ONE};
 use crate::cluster::Api;
+use crate::cluster::nodes::Nodes;
 use crate::time_limits::{eventually, until};
 
 #[test]
@@ -213,4 +214,42 @@ fn health_of_all_devices_is_streamed() {
     // All placements of six profiles.
     assert_eq!(devices.len(), 25, "{devices:?}");
     assert!(devices.iter().all(|(_, is_healthy)| *is_healthy), "{devices:?}");
+}
+
+/// The registration socket is dialed by the kubelet itself, whose HTTP authority is unusual. The runtime of these nodes
+/// ignores CDI, so the pod gets no device.
+#[test]
+fn real_kubelet_registers_the_driver_and_prepares_the_claim_of_a_pod() {
+    let nodes = Nodes::shared();
+    let rig = ClaimRig::with_kubelet(nodes, "node-1", ONE);
+    let _alone = rig.runtime.block_on(Nodes::alone());
+    let mut agent = rig.start(&[]);
+    agent.expect_log("the kubelet registered the DRA driver");
+    let claim = rig.claim("train", &[&rig.device("3g.20gb", 4)]);
+    rig.api.await_account(rig.namespace());
+    // Not scheduled: the claim is allocated already, and the controller manager reserves it for the pod.
+    rig.api.create(&json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "train", "namespace": rig.namespace()},
+        "spec": {
+            "nodeName": "node-1",
+            "terminationGracePeriodSeconds": 0,
+            "resourceClaims": [{"name": "gpu", "resourceClaimName": claim.name}],
+            "containers": [{
+                "name": "main",
+                "image": "test.invalid/none:1",
+                "resources": {"claims": [{"name": "gpu"}]},
+            }],
+        },
+    }));
+    rig.await_geometry(&["3g.20gb"]);
+    eventually("the specification", || rig.has_spec(&claim));
+    // A restarted kubelet finds the socket again.
+    nodes.restart_kubelet("node-1");
+    agent.expect_log("the kubelet registered the DRA driver");
+    assert_eq!(rig.geometry(), [("3g.20gb".to_owned(), 4)]);
+    rig.api.kubectl(&["delete", "pod", "train", "-n", rig.namespace(), "--wait=false"]);
+    rig.await_geometry(&[]);
+    eventually("the removed specification", || !rig.has_spec(&claim));
 }

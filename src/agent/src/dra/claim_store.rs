@@ -216,22 +216,26 @@ impl ClaimStore {
         status: &NodeLayoutStatus,
         blocker: Option<String>,
     ) {
-        if let Err(error) = self.update(|record| {
-            record.forget_absent(inventory);
-        }) {
-            // The record lists too much, which is repaired by the next round.
+        let unsettled = status.devices.iter().filter(|device| {
+            !matches!(device.state.known(), Some(Reason::Applied | Reason::Applying))
+        });
+        let failures: BTreeMap<PciAddress, String> =
+            unsettled.map(|device| (device.pci, device.message.clone())).collect();
+        // An interrupted change may still create an instance that does not exist now.
+        let forgotten = failures.is_empty().then(|| {
+            self.update(|record| {
+                record.forget_absent(inventory);
+            })
+        });
+        if let Some(Err(error)) = forgotten {
+            // The record lists too much, which a later round repairs.
             info!(error = %chain(&error), "the record of claims is outdated");
         }
-        let failed = status.devices.iter().filter(|device| {
-            let state = device.state.known();
-            !matches!(state, Some(Reason::Applied | Reason::Pending | Reason::Applying))
-        });
-        let failures = failed.map(|device| (device.pci, device.message.clone()));
         self.rounds.send_replace(ClaimRound {
             generation,
             is_owner: self.lock().record.is_some(),
             blocker,
-            failures: failures.collect(),
+            failures,
             inventory: Arc::clone(inventory),
         });
         let devices = Arc::new(health(inventory, &self.pool));

@@ -20,7 +20,8 @@ use tonic::transport::{Channel, Endpoint};
 
 use crate::cdi_runtime::RUNTIME;
 use crate::cluster::Api;
-use crate::cluster::agent::Rig;
+use crate::cluster::nodes::Nodes;
+use crate::cluster::objects::TestNode;
 use crate::node::Node;
 use crate::process::Program;
 use crate::record;
@@ -40,15 +41,37 @@ pub(super) struct Claim {
 
 /// A machine and its Node.
 pub(super) struct ClaimRig {
-    rig: Rig<'static>,
+    pub(super) api: &'static Api,
+    node: String,
+    /// The kubelet's directory.
+    kubelet: PathBuf,
+    machine: Node,
     namespace: String,
-    runtime: Runtime,
+    pub(super) runtime: Runtime,
+    /// The Node, if no real kubelet has one.
+    _node: Option<TestNode>,
 }
 
 impl ClaimRig {
     pub(super) fn new(api: &'static Api, gpus: &str) -> Self {
-        let rig = Rig::new(api, gpus);
-        let proc = rig.machine.machine.path().join("proc");
+        let node = api.node("claims");
+        let machine = Node::new(gpus);
+        let kubelet = machine.machine.path().join("kubelet-dir");
+        let name = node.name().to_owned();
+        Self::build(api, (name, kubelet, Some(node)), machine)
+    }
+
+    /// A simulated machine whose agent serves the real kubelet of a node.
+    pub(super) fn with_kubelet(nodes: &'static Nodes, node: &str, gpus: &str) -> Self {
+        Self::build(nodes.api(), (node.to_owned(), nodes.kubelet(node), None), Node::new(gpus))
+    }
+
+    fn build(
+        api: &'static Api,
+        (node, kubelet, object): (String, PathBuf, Option<TestNode>),
+        machine: Node,
+    ) -> Self {
+        let proc = machine.machine.path().join("proc");
         record::show_all(&proc);
         let devices = "Character devices:\n195 nvidia\n195 nvidiactl\n235 nvidia-caps\n\nBlock devices:\n  8 sd\n";
         fs::write(proc.join("devices"), devices).unwrap();
@@ -61,11 +84,12 @@ impl ClaimRig {
         }
         fs::create_dir_all(proc.join("driver/nvidia-caps")).unwrap();
         fs::write(proc.join("driver/nvidia-caps/mig-minors"), table).unwrap();
-        Self { rig, namespace: api.namespace(), runtime: Runtime::new().unwrap() }
+        let (namespace, runtime) = (api.namespace(), Runtime::new().unwrap());
+        Self { api, node, kubelet, machine, namespace, runtime, _node: object }
     }
 
     pub(super) fn machine(&self) -> &Node {
-        &self.rig.machine
+        &self.machine
     }
 
     pub(super) fn namespace(&self) -> &str {
@@ -73,25 +97,22 @@ impl ClaimRig {
     }
 
     fn path(&self) -> &Path {
-        self.rig.machine.machine.path()
+        self.machine.machine.path()
     }
 
     pub(super) fn cdi_dir(&self) -> PathBuf {
         self.path().join("cdi")
     }
 
-    fn kubelet_dir(&self) -> PathBuf {
-        self.path().join("kubelet-dir")
-    }
-
     pub(super) fn pool(&self) -> String {
-        format!("{}/gpu.octavo.dev", self.rig.name())
+        format!("{}/gpu.octavo.dev", self.node)
     }
 
     /// The agent, not started.
     pub(super) fn agent(&self, arguments: &[&str]) -> Command {
-        let mut command = self.rig.agent(&["--label-sink=node", "--dra"]);
-        command.args(arguments).arg("--kubelet-dir").arg(self.kubelet_dir());
+        let mut command = self.machine.agent(&["--interval=200ms", "--follow-node", "--dra"]);
+        command.arg("--kubeconfig").arg(self.api.kubeconfig()).arg("--node-name").arg(&self.node);
+        command.args(arguments).arg("--kubelet-dir").arg(&self.kubelet);
         command.arg("--cdi-dir").arg(self.cdi_dir());
         command
     }
@@ -104,7 +125,7 @@ impl ClaimRig {
     }
 
     pub(super) fn inventory(&self) -> Inventory {
-        self.runtime.block_on(self.rig.machine.machine.observe())
+        self.runtime.block_on(self.machine.machine.observe())
     }
 
     fn device_where(&self, which: impl Fn(&DraDevice) -> bool) -> String {
@@ -131,7 +152,7 @@ impl ClaimRig {
     }
 
     pub(super) fn claim_in_pool(&self, name: &str, pool: &str, devices: &[&str]) -> Claim {
-        let api = self.rig.api;
+        let api = self.api;
         let request = json!({"name": "gpu", "exactly": {"deviceClassName": "gpu.octavo.dev"}});
         let claim = api.create(&json!({
             "apiVersion": "resource.k8s.io/v1",
@@ -165,8 +186,8 @@ impl ClaimRig {
         let none = "{\"status\": {\"allocation\": null}}";
         let patch = ["--subresource=status", "--type=merge", "-p", none];
         let name = ["resourceclaim", &claim.name, "-n", &self.namespace];
-        self.rig.api.kubectl(&[&["patch"][..], &name, &patch].concat());
-        self.rig.api.kubectl(&[&["delete"][..], &name].concat());
+        self.api.kubectl(&[&["patch"][..], &name, &patch].concat());
+        self.api.kubectl(&[&["delete"][..], &name].concat());
     }
 
     fn api_claim(&self, claim: &Claim) -> ApiClaim {
@@ -178,7 +199,7 @@ impl ClaimRig {
     }
 
     async fn connect(&self) -> Option<Channel> {
-        let socket = self.kubelet_dir().join("plugins/gpu.octavo.dev/dra.sock");
+        let socket = self.kubelet.join("plugins/gpu.octavo.dev/dra.sock");
         let endpoint = Endpoint::try_from(format!("unix://{}", socket.display())).unwrap();
         endpoint.timeout(TIME_LIMIT).connect().await.ok()
     }
@@ -243,12 +264,12 @@ impl ClaimRig {
 
     /// The instances of the GPU, with their first slice.
     pub(super) fn geometry(&self) -> Vec<(String, u32)> {
-        self.rig.machine.geometry(0)
+        self.machine.geometry(0)
     }
 
     #[track_caller]
     pub(super) fn await_geometry(&self, wanted: &[&str]) {
-        self.rig.machine.await_geometry(0, wanted);
+        self.machine.await_geometry(0, wanted);
     }
 
     /// UUIDs of the MIG devices.
@@ -260,16 +281,16 @@ impl ClaimRig {
 
     pub(super) fn add_process(&self, pid: u32) {
         let process = super::process(&self.inventory(), pid);
-        self.rig.machine.machine.change(|world| world.add_process(process));
+        self.machine.machine.change(|world| world.add_process(process));
     }
 
     pub(super) fn remove_process(&self, pid: u32) {
-        self.rig.machine.machine.change(|world| world.remove_process(pid));
+        self.machine.machine.change(|world| world.remove_process(pid));
     }
 
     /// Restarts the machine. MIG mode of this board survives, instances and the runtime's directory do not.
     pub(super) fn reboot(&self) {
-        self.rig.machine.machine.change(|world: &mut World| {
+        self.machine.machine.change(|world: &mut World| {
             world.reboot();
             Ok(())
         });
