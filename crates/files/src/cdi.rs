@@ -1,7 +1,7 @@
 //! The CDI specification of our devices, and the container edits taken over from NVIDIA's specification.
 //!
 //! Source: Container Device Interface 1.1.0, `SPEC.md`. Everything used here exists since version 0.3.0, which is the
-//! version we declare. A runtime rejects a specification with a version that it does not know, or with features that
+//! version we declare; names that begin with a digit, as those of claims, exist since 0.5.0. A runtime rejects a specification with a version that it does not know, or with features that
 //! are newer than the declared version.
 //!
 //! The driver's libraries are not known here: `nvidia-ctk cdi generate` determines which libraries exist, where to
@@ -23,12 +23,17 @@ pub const CLAIM_KIND: &str = "octavo.dev/claim";
 /// Kind of the devices described by `nvidia-ctk`.
 const NVIDIA_KIND: &str = "nvidia.com/gpu";
 /// Lowest CDI version that supports everything we write.
-const MIN_CDI_VERSION: (u32, u32, u32) = (0, 3, 0);
+const MIN_CDI_VERSION: CdiVersion = (0, 3, 0);
+/// The same for claims, whose device names may begin with a digit.
+const MIN_CLAIM_VERSION: CdiVersion = (0, 5, 0);
+
+/// Major, minor and patch version.
+type CdiVersion = (u32, u32, u32);
 
 /// Global container edits of NVIDIA's specification, and the CDI version they require.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DriverEdits {
-    version: (u32, u32, u32),
+    version: CdiVersion,
     edits: Map<String, Value>,
 }
 
@@ -115,7 +120,7 @@ pub fn write_spec(
     driver: Option<&DriverEdits>,
 ) -> Result<String, CdiError> {
     let named = units.iter().map(|unit| (cdi_name(&unit.uuid), unit));
-    write_kind(CDI_KIND, named, files, driver)
+    write_kind((CDI_KIND, MIN_CDI_VERSION), named, files, driver)
 }
 
 /// Writes the specification of a resource claim: its devices of [`CLAIM_KIND`] with their names. The text ends with a
@@ -126,11 +131,11 @@ pub fn write_claim_spec(
     driver: Option<&DriverEdits>,
 ) -> Result<String, CdiError> {
     let named = devices.iter().map(|(name, unit)| (name.clone(), unit));
-    write_kind(CLAIM_KIND, named, files, driver)
+    write_kind((CLAIM_KIND, MIN_CLAIM_VERSION), named, files, driver)
 }
 
 fn write_kind<'a>(
-    kind: &'static str,
+    (kind, version): (&'static str, CdiVersion),
     units: impl Iterator<Item = (String, &'a Unit)>,
     files: &DeviceFiles,
     driver: Option<&DriverEdits>,
@@ -144,7 +149,7 @@ fn write_kind<'a>(
         devices.push(Device { name, container_edits: ContainerEdits { device_nodes } });
     }
     devices.sort_by(|one, other| one.name.cmp(&other.name));
-    let (a, b, c) = driver.map_or(MIN_CDI_VERSION, |driver| driver.version.max(MIN_CDI_VERSION));
+    let (a, b, c) = driver.map_or(version, |driver| driver.version.max(version));
     let description = CdiSpec {
         cdi_version: format!("{a}.{b}.{c}"),
         kind,
@@ -262,7 +267,10 @@ mod tests {
         let devices = [("uid-1-gpu-a".to_owned(), unit("MIG-1", Some((1, 0))))];
         let text = write_claim_spec(&devices, &files(), None).unwrap();
         let spec: Value = serde_json::from_str(&text).unwrap();
-        assert_eq!(spec["kind"], "octavo.dev/claim");
+        assert_eq!(
+            (&spec["kind"], &spec["cdiVersion"]),
+            (&json!("octavo.dev/claim"), &json!("0.5.0"))
+        );
         assert_eq!(spec["devices"][0]["name"], "uid-1-gpu-a");
         let nodes = spec["devices"][0]["containerEdits"]["deviceNodes"].as_array().unwrap();
         assert_eq!(nodes.len(), 3);

@@ -62,7 +62,8 @@ fn i3_agent_killed_while_preparing_or_releasing_converges() {
             killed += u32::from(release_at(&rig, &claim, *point, when));
         }
     }
-    assert!(killed >= 4, "only {killed} agents were killed while they released the claim");
+    // An agent that is killed after its last call leaves nothing to wait for.
+    assert!(killed >= 3, "only {killed} agents were killed while they released the claim");
 }
 
 /// Returns whether the agent was killed.

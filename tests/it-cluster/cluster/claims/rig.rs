@@ -14,7 +14,7 @@ use octavo_kubelet::proto::dra_health::dra_resource_health_client::DraResourceHe
 use octavo_kubelet::proto::dra_health::{HealthStatus, NodeWatchResourcesRequest};
 use octavo_model::inventory::Inventory;
 use serde_json::{Value, json};
-use tokio::runtime::Runtime;
+use tokio::runtime::{Builder, Runtime};
 use tokio_stream::StreamExt;
 use tonic::transport::{Channel, Endpoint};
 
@@ -84,7 +84,8 @@ impl ClaimRig {
         }
         fs::create_dir_all(proc.join("driver/nvidia-caps")).unwrap();
         fs::write(proc.join("driver/nvidia-caps/mig-minors"), table).unwrap();
-        let (namespace, runtime) = (api.namespace(), Runtime::new().unwrap());
+        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+        let namespace = api.namespace();
         Self { api, node, kubelet, machine, namespace, runtime, _node: object }
     }
 
