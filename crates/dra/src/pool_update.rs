@@ -159,7 +159,8 @@ mod tests {
         let (one, other) = (partitioned("0000:01:00.0", "A30_24GB", &[]), gpu("0000:02:00.0"));
         let mut published = BTreeMap::new();
         let all = desired(&[one.clone(), other.clone()]);
-        publish(&mut published, PoolUpdate::new(&published, &all));
+        let first = PoolUpdate::new(&published, &all);
+        publish(&mut published, first);
         let mut numa = other.clone();
         numa.numa_node = Some(1);
         let changed = desired(&[one.clone(), numa]);
@@ -181,7 +182,8 @@ mod tests {
     fn interrupted_update_and_another_owner_are_completed() {
         let all = desired(&[partitioned("0000:01:00.0", "A30_24GB", &[]), gpu("0000:02:00.0")]);
         let mut published = BTreeMap::new();
-        publish(&mut published, PoolUpdate::new(&published, &all));
+        let first = PoolUpdate::new(&published, &all);
+        publish(&mut published, first);
         // Only the first slice of the next generation was written.
         published.values_mut().next().unwrap().spec.pool.generation = 2;
         assert_eq!(writes(&PoolUpdate::new(&published, &all)), (vec![3, 3, 3], 0));

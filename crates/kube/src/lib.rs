@@ -16,4 +16,5 @@ pub mod nvidia_plugin;
 pub mod nvidia_plugin_config;
 pub mod pod_annotations;
 pub mod resource_claims;
+pub mod resource_slices;
 pub mod token_review;
