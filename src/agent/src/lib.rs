@@ -50,6 +50,7 @@ use tracing::{debug, info};
 
 use crate::cluster::NodeClient;
 use crate::control_socket::{CommandRequest, ControlSocket};
+use crate::dra::DraPublisher;
 use crate::liveness::Liveness;
 use crate::observation_log::ObservationLog;
 use crate::partitioning::Partitioning;
@@ -83,6 +84,8 @@ pub struct Outputs<'a> {
     pub outbox: Option<Outbox>,
     /// This machine's Node.
     pub cluster: Option<NodeClient>,
+    /// Publication of devices for Dynamic Resource Allocation.
+    pub dra: Option<DraPublisher>,
     /// Backend that allocates devices to pods.
     pub sharing: Option<Box<dyn SharingBackend>>,
     /// Usage by pod at the last scan.
