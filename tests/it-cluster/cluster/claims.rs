@@ -1,255 +1,251 @@
-//! Resource claims of a real API server, prepared by the shipped agent on a simulated machine. The test plays the kubelet.
+//! Claims for devices of simulated machines, allocated by the real scheduler from the slices that real agents publish.
 
-mod crashes;
-mod rig;
+use std::collections::{BTreeMap, BTreeSet};
 
-use std::fs;
-
-use nvml_sim::model::{Process, ProcessKind};
-use octavo_model::inventory::Inventory;
+use octavo_dra::slices::pool_name;
+use octavo_dra::{DraDevice, DraDeviceKind, device, devices};
+use octavo_model::id::PciAddress;
+use octavo_planner::layout::InstanceTarget;
+use octavo_planner::plan::{Feasibility, feasible};
 use serde_json::{Value, json};
 
-use self::rig::{ClaimRig, ONE};
-use crate::cluster::Api;
-use crate::cluster::nodes::Nodes;
+use super::Api;
+use super::agent::Rig;
+use crate::manifests::chart::{render, values};
 use crate::time_limits::{eventually, until};
 
-#[test]
-fn prepared_claim_has_its_instance_at_the_allocated_placement() {
-    let rig = ClaimRig::new(Api::shared(), ONE);
-    let mut agent = rig.start(&[]);
-    let device = rig.device("3g.20gb", 4);
-    let claim = rig.claim("train", &[&device]);
-    let devices = rig.prepare(&claim).unwrap();
-    assert_eq!(rig.geometry(), [("3g.20gb".to_owned(), 4)]);
-    let [prepared] = devices.as_slice() else { panic!("{devices:?}") };
-    assert_eq!(prepared.request_names, ["gpu"]);
-    assert_eq!(
-        (prepared.pool_name.as_str(), prepared.device_name.as_str()),
-        (&*rig.pool(), &*device)
-    );
-    assert_eq!(prepared.cdi_device_ids, [format!("octavo.dev/claim={}-{device}", claim.uid)]);
-    // The library of container runtimes finds the devices.
-    let container = rig.container(&prepared.cdi_device_ids);
-    let nodes = container["linux"]["devices"].as_array().unwrap();
-    let paths: Vec<&Value> = nodes.iter().map(|node| &node["path"]).collect();
-    assert_eq!(paths[0], "/dev/nvidia0", "{paths:?}");
-    assert_eq!(paths.len(), 3, "{paths:?}");
-    // The runtime's directory is lost at a reboot, and so are instances.
-    fs::remove_dir_all(rig.cdi_dir()).unwrap();
-    assert_eq!(rig.prepare(&claim).unwrap(), devices);
-    rig.container(&prepared.cdi_device_ids);
-    agent.kill();
-    rig.reboot();
-    let mut agent = rig.start(&[]);
-    assert_eq!(rig.geometry(), []);
-    assert_eq!(rig.prepare(&claim).unwrap(), devices);
-    assert_eq!(rig.geometry(), [("3g.20gb".to_owned(), 4)]);
-    // A second claim cannot get the device, and a restart does not change that.
-    let second = rig.claim("second", &[&device]);
-    let refused = rig.prepare(&second).unwrap_err();
-    assert!(
-        refused.contains(&format!("prepared for claim {}/train", rig.namespace())),
-        "{refused}"
-    );
-    agent.kill();
-    let _agent = rig.start(&[]);
-    assert_eq!(rig.prepare(&second).unwrap_err(), refused);
-    rig.unprepare(&claim).unwrap();
-    rig.await_geometry(&[]);
-    assert!(!rig.has_spec(&claim));
-    rig.unprepare(&claim).unwrap();
-    // Now it can.
-    rig.prepare(&second).unwrap();
-    rig.unprepare(&second).unwrap();
-    rig.await_geometry(&[]);
+/// Objects of the chart with Dynamic Resource Allocation, of these templates.
+pub(super) fn chart_objects(templates: &[&str]) -> String {
+    let all = render(&values("dra"));
+    let wanted = |one: &&str| {
+        templates
+            .iter()
+            .any(|name| one.contains(&format!("# Source: octavo/templates/agent/{name}")))
+    };
+    all.split("\n---\n").filter(wanted).collect::<Vec<_>>().join("\n---\n")
 }
 
-#[test]
-fn claim_of_another_node_driver_or_name_is_refused_with_the_reason() {
-    let rig = ClaimRig::new(Api::shared(), ONE);
-    let _agent = rig.start(&[]);
-    let device = rig.device("1g.5gb", 0);
-    let other_node = rig.claim_in_pool("other-node", "elsewhere/gpu.octavo.dev", &[&device]);
-    let refused = rig.prepare(&other_node).unwrap_err();
-    assert!(refused.contains("is in pool elsewhere/gpu.octavo.dev"), "{refused}");
-    let unallocated = rig.claim("unallocated", &[]);
-    let refused = rig.prepare(&unallocated).unwrap_err();
-    assert_eq!(refused, "the claim is not allocated a device of this driver");
-    let absent = rig::Claim { name: "absent".to_owned(), ..unallocated.clone() };
-    assert_eq!(rig.prepare(&absent).unwrap_err(), "the claim does not exist");
-    let replaced = rig::Claim { uid: "another-uid".to_owned(), ..unallocated };
-    assert_eq!(rig.prepare(&replaced).unwrap_err(), "the claim was deleted and created again");
-    assert_eq!(rig.geometry(), []);
+/// The slices of a node, by name.
+fn slices(api: &Api, node: &str) -> BTreeMap<String, Value> {
+    let of = format!("--field-selector=spec.nodeName={node}");
+    let text = api.kubectl(&["get", "resourceslices", &of, "-o", "json"]);
+    let list: Value = serde_json::from_str(&text).unwrap();
+    let items = list["items"].as_array().unwrap().iter();
+    items.map(|one| (one["metadata"]["name"].as_str().unwrap().to_owned(), one.clone())).collect()
 }
 
-#[test]
-fn i1_instance_in_use_is_not_destroyed_after_its_claim() {
-    let rig = ClaimRig::new(Api::shared(), ONE);
-    let _agent = rig.start(&[]);
-    let claim = rig.claim("train", &[&rig.device("3g.20gb", 0)]);
-    rig.prepare(&claim).unwrap();
-    rig.add_process(4711);
-    rig.unprepare(&claim).unwrap();
-    // The node's loop has run since: another claim gets its instance beside it.
-    let beside = rig.claim("beside", &[&rig.device("1g.5gb", 4)]);
-    rig.prepare(&beside).unwrap();
-    assert_eq!(rig.geometry(), [("3g.20gb".to_owned(), 0), ("1g.5gb".to_owned(), 4)]);
-    // A claim that needs its slices is refused with the reason.
-    let next = rig.claim("next", &[&rig.device("1g.5gb", 1)]);
-    let refused = rig.prepare(&next).unwrap_err();
-    assert!(refused.contains("4711"), "{refused}");
-    assert_eq!(rig.geometry().len(), 2);
-    rig.remove_process(4711);
-    rig.await_geometry(&["1g.5gb"]);
-    rig.prepare(&next).unwrap();
+/// Waits until all slices of the node are published.
+fn await_slices(api: &Api, node: &str, count: usize) -> BTreeMap<String, Value> {
+    let what = format!("{count} slices of {node}");
+    until(
+        &what,
+        || slices(api, node),
+        |all| {
+            let complete = |one: &Value| one["spec"]["pool"]["resourceSliceCount"] == count;
+            all.len() == count && all.values().all(complete)
+        },
+    )
 }
 
-#[test]
-fn instance_from_outside_is_adopted_only_when_idle_and_stays() {
-    let gpus = "- {board: A100_40GB, mig: enabled, instances: [{profile: 3g.20gb, start: 0}]}\n";
-    let rig = ClaimRig::new(Api::shared(), gpus);
-    let _agent = rig.start(&[]);
-    rig.add_process(4711);
-    let claim = rig.claim("train", &[&rig.device("3g.20gb", 0)]);
-    let refused = rig.prepare(&claim).unwrap_err();
-    assert!(refused.contains("is used outside of claims by pid 4711"), "{refused}");
-    rig.remove_process(4711);
-    rig.prepare(&claim).unwrap();
-    rig.unprepare(&claim).unwrap();
-    let other = rig.claim("other", &[&rig.device("1g.5gb", 4)]);
-    rig.prepare(&other).unwrap();
-    assert_eq!(rig.geometry(), [("3g.20gb".to_owned(), 0), ("1g.5gb".to_owned(), 4)]);
-    let blocked = rig.claim("blocked", &[&rig.device("1g.5gb", 3)]);
-    let refused = rig.prepare(&blocked).unwrap_err();
-    assert!(refused.contains("needs slices of 3g.20gb at slice 0"), "{refused}");
+/// Claims and pods in a namespace.
+struct Workload<'a> {
+    api: &'a Api,
+    namespace: String,
 }
 
-#[test]
-fn whole_gpu_is_prepared_without_a_change() {
-    let rig = ClaimRig::new(Api::shared(), "- {board: A100_40GB}\n");
-    let _agent = rig.start(&[]);
-    let claim = rig.claim("train", &[&rig.whole_device()]);
-    let devices = rig.prepare(&claim).unwrap();
-    let container = rig.container(&devices[0].cdi_device_ids);
-    assert_eq!(container["linux"]["devices"][0]["path"], "/dev/nvidia0");
-    rig.unprepare(&claim).unwrap();
-    assert!(!rig.has_spec(&claim));
-}
+impl Workload<'_> {
+    /// Creates a claim and a pod that uses it on this node.
+    fn create(&self, name: &str, node: &str, class: &str, selector: Option<&str>) {
+        let selectors: Vec<Value> =
+            selector.iter().map(|cel| json!({"cel": {"expression": cel}})).collect();
+        let exactly = json!({"deviceClassName": class, "selectors": selectors});
+        self.api.create(&json!({
+            "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim",
+            "metadata": {"name": name, "namespace": self.namespace},
+            "spec": {"devices": {"requests": [{"name": "device", "exactly": exactly}]}},
+        }));
+        self.api.create(&json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": name, "namespace": self.namespace},
+            "spec": {
+                "nodeSelector": {"kubernetes.io/hostname": node},
+                "tolerations": [{"operator": "Exists"}],
+                "resourceClaims": [{"name": "device", "resourceClaimName": name}],
+                "containers": [{
+                    "name": "main", "image": "registry.invalid/none",
+                    "resources": {"claims": [{"name": "device"}]},
+                }],
+            },
+        }));
+    }
 
-#[test]
-fn kept_instance_serves_the_next_claim_and_yields_to_another_one() {
-    let rig = ClaimRig::new(Api::shared(), ONE);
-    let _agent = rig.start(&["--dra-release=keep"]);
-    let device = rig.device("3g.20gb", 0);
-    let first = rig.claim("first", &[&device]);
-    rig.prepare(&first).unwrap();
-    let uuid = rig.uuids();
-    rig.unprepare(&first).unwrap();
-    let second = rig.claim("second", &[&device]);
-    rig.prepare(&second).unwrap();
-    assert_eq!(rig.uuids(), uuid, "the same instance");
-    rig.unprepare(&second).unwrap();
-    let other = rig.claim("other", &[&rig.device("1g.5gb", 2)]);
-    rig.prepare(&other).unwrap();
-    assert_eq!(rig.geometry(), [("1g.5gb".to_owned(), 2)]);
-}
+    /// Creates a claim, and returns the name of the device that the scheduler allocates to it.
+    fn allocate(&self, name: &str, node: &str, class: &str, selector: Option<&str>) -> String {
+        self.create(name, node, class, selector);
+        self.await_scheduled(name, "True");
+        let text =
+            self.api.kubectl(&["get", "resourceclaim", name, "-n", &self.namespace, "-o", "json"]);
+        let claim: Value = serde_json::from_str(&text).unwrap();
+        let results = claim["status"]["allocation"]["devices"]["results"].as_array().unwrap();
+        assert_eq!(results.len(), 1, "{claim}");
+        assert_eq!(results[0]["driver"], "gpu.octavo.dev");
+        assert_eq!(results[0]["pool"], pool_name(&node.parse().unwrap()));
+        results[0]["device"].as_str().unwrap().to_owned()
+    }
 
-#[test]
-fn claim_that_was_deleted_while_the_agent_was_down_is_released() {
-    let rig = ClaimRig::new(Api::shared(), ONE);
-    let mut agent = rig.start(&[]);
-    let stays = rig.claim("stays", &[&rig.device("1g.5gb", 0)]);
-    let ends = rig.claim("ends", &[&rig.device("3g.20gb", 4)]);
-    rig.prepare(&stays).unwrap();
-    rig.prepare(&ends).unwrap();
-    agent.kill();
-    rig.delete(&ends);
-    let _agent = rig.start(&[]);
-    rig.await_geometry(&["1g.5gb"]);
-    eventually("the removed specification", || !rig.has_spec(&ends));
-    assert!(rig.has_spec(&stays));
-}
+    /// Creates a claim that no device satisfies.
+    fn refuse(&self, name: &str, node: &str, class: &str, selector: Option<&str>) {
+        self.create(name, node, class, selector);
+        self.await_scheduled(name, "False");
+    }
 
-#[test]
-fn layout_does_not_destroy_the_instance_of_a_claim() {
-    let rig = ClaimRig::new(Api::shared(), ONE);
-    let mut agent = rig.start(&[]);
-    let claim = rig.claim("train", &[&rig.device("3g.20gb", 0)]);
-    rig.prepare(&claim).unwrap();
-    agent.kill();
-    let layouts = rig.machine().layouts("[{devices: all, mig: {1g.5gb: 7}}]");
-    let mut agent = rig.start(&["--layouts", &layouts, "--layout=wanted"]);
-    let line = agent.expect_log("blocked");
-    assert!(line.contains(&format!("resource claim {}/train", rig.namespace())), "{line}");
-    assert_eq!(rig.geometry(), [("3g.20gb".to_owned(), 0)]);
-    // The layout covers the GPU, so no other claim gets a part of it.
-    let refused = rig.prepare(&rig.claim("late", &[&rig.device("1g.5gb", 4)])).unwrap_err();
-    assert!(refused.contains("the layout of this node covers the GPU"), "{refused}");
-    rig.prepare(&claim).unwrap();
-    rig.unprepare(&claim).unwrap();
-    rig.await_geometry(&["1g.5gb"; 7]);
-}
-
-/// A process in the first instance of the first GPU.
-fn process(inventory: &Inventory, pid: u32) -> Process {
-    let gpu = &inventory.devices[0];
-    let (instance, compute) = gpu.mig.compute_instances().next().unwrap();
-    Process {
-        pid,
-        name: "train".to_owned(),
-        gpu_uuid: gpu.uuid.as_ref().unwrap().to_string(),
-        gi: Some(instance.id),
-        ci: Some(compute.id),
-        memory_mib: 100,
-        kind: ProcessKind::Compute,
+    fn await_scheduled(&self, name: &str, status: &str) {
+        let wanted = format!("--for=condition=PodScheduled={status}");
+        let pod = format!("pod/{name}");
+        self.api.kubectl(&["wait", "-n", &self.namespace, &pod, &wanted, "--timeout=300s"]);
     }
 }
 
-#[test]
-fn health_of_all_devices_is_streamed() {
-    let rig = ClaimRig::new(Api::shared(), ONE);
-    let _agent = rig.start(&[]);
-    let devices = until("the health of all devices", || rig.health(), |all| !all.is_empty());
-    // All placements of six profiles.
-    assert_eq!(devices.len(), 25, "{devices:?}");
-    assert!(devices.iter().all(|(_, is_healthy)| *is_healthy), "{devices:?}");
+/// Returns a selector of MIG devices with this profile.
+fn profile(name: &str) -> String {
+    format!("device.attributes['gpu.nvidia.com'].profile == '{name}'")
 }
 
-/// The registration socket is dialed by the kubelet itself, whose HTTP authority is unusual. The runtime of these nodes
-/// ignores CDI, so the pod gets no device.
+const MIG: &str = "mig.octavo.dev";
+const GPU: &str = "gpu.octavo.dev";
+
+/// Compares every GPU's allocated devices with the planner.
+async fn check_possible(rig: &Rig<'_>, allocated: &BTreeSet<String>) {
+    let inventory = rig.machine.machine.observe().await;
+    let known = device::by_name(devices(&inventory, &BTreeSet::new()));
+    let mut by_gpu: BTreeMap<PciAddress, Vec<InstanceTarget>> = BTreeMap::new();
+    for name in allocated {
+        let DraDevice { pci, what } = &known[&name.parse().unwrap()];
+        if let DraDeviceKind::Partition { profile_id, profile, placement } = what {
+            by_gpu.entry(*pci).or_default().push(InstanceTarget {
+                profile_id: *profile_id,
+                compute: vec![profile.gpu_slices().into()],
+                placement: Some(*placement),
+            });
+        }
+    }
+    for (pci, mut targets) in by_gpu {
+        targets.sort();
+        let device = inventory.device(pci).unwrap();
+        assert_eq!(feasible(device, &targets), Ok(Feasibility::Feasible), "{pci}: {targets:?}");
+    }
+}
+
+#[tokio::test]
+async fn scheduler_allocates_only_what_the_hardware_can_combine() {
+    let api = Api::shared();
+    api.apply(&chart_objects(&["dra.yaml"]));
+    let one = Rig::new(api, "- {board: A100_80GB, count: 2, mig: enabled}\n");
+    let other = Rig::new(
+        api,
+        "- {board: A100_80GB, count: 1}\n- {board: RTX_PRO_6000_BLACKWELL_96GB, count: 1, mig: enabled}\n",
+    );
+    let _agents = [one.start(&["--dra"]), other.start(&["--dra"])];
+    let published = await_slices(api, one.name(), 3);
+    await_slices(api, other.name(), 3);
+    let owner = &published.values().next().unwrap()["metadata"]["ownerReferences"][0];
+    assert_eq!((&owner["kind"], &owner["name"]), (&json!("Node"), &json!(one.name())));
+
+    let workload = Workload { api, namespace: api.namespace() };
+    api.await_account(&workload.namespace);
+    let mut allocated: [BTreeSet<String>; 2] = [BTreeSet::new(), BTreeSet::new()];
+    // Small partitions leave room for the largest one on the same GPU.
+    let small: Vec<String> = (0..3)
+        .map(|number| {
+            let name = format!("small-{number}");
+            workload.allocate(&name, one.name(), MIG, Some(&profile("1g.10gb")))
+        })
+        .collect();
+    let starts: Vec<&str> = small.iter().map(|name| name.rsplit_once('-').unwrap().1).collect();
+    assert_eq!(starts, ["6", "5", "4"], "{small:?}");
+    let large = workload.allocate("large", one.name(), MIG, Some(&profile("4g.40gb")));
+    let gpu = small[0].split("-mig-").next().unwrap();
+    assert_eq!(large, format!("{gpu}-mig-4g40gb-5-0"));
+    // The smallest profile that has enough memory.
+    let memory = "device.capacity['gpu.nvidia.com'].memory.compareTo(quantity('39Gi')) >= 0";
+    let halves =
+        ["half-1", "half-2"].map(|name| workload.allocate(name, one.name(), MIG, Some(memory)));
+    assert!(
+        halves[0].ends_with("-mig-3g40gb-9-4") && halves[1].ends_with("-mig-3g40gb-9-0"),
+        "{halves:?}"
+    );
+    workload.refuse("seven", one.name(), MIG, Some(&profile("7g.80gb")));
+    workload.refuse("whole-here", one.name(), GPU, None);
+    allocated[0].extend(small.into_iter().chain([large]).chain(halves));
+
+    let whole = workload.allocate("whole", other.name(), GPU, None);
+    workload.refuse("second-whole", other.name(), GPU, None);
+    // All media engines exclude every partition that has some.
+    let all = workload.allocate("media", other.name(), MIG, Some(&profile("1g.24gb+me.all")));
+    workload.refuse("plain", other.name(), MIG, Some(&profile("1g.24gb")));
+    let none = workload.allocate("no-media", other.name(), MIG, Some(&profile("2g.48gb-me")));
+    allocated[1].extend([whole, all, none]);
+    assert_eq!((allocated[0].len(), allocated[1].len()), (6, 3));
+    check_possible(&one, &allocated[0]).await;
+    check_possible(&other, &allocated[1]).await;
+    api.kubectl(&["delete", "namespace", &workload.namespace, "--wait=false"]);
+}
+
+/// Names of the slices that agents wrote, oldest first.
+fn writes(api: &Api) -> Vec<String> {
+    let events = api.audit();
+    let ours = events.iter().filter(|event| {
+        let is_write =
+            ["create", "update", "patch", "delete"].contains(&event["verb"].as_str().unwrap());
+        let is_agent =
+            event["userAgent"].as_str().is_some_and(|of| of.starts_with("octavo-agent/"));
+        is_write && is_agent && event["objectRef"]["resource"] == "resourceslices"
+    });
+    ours.map(|event| event["objectRef"]["name"].as_str().unwrap().to_owned()).collect()
+}
+
+/// Number of tainted devices of each slice.
+fn tainted(api: &Api, node: &str) -> Vec<usize> {
+    let of = |slice: &Value| {
+        let devices = slice["spec"]["devices"].as_array().cloned().unwrap_or_default();
+        devices.iter().filter(|device| device["taints"].is_array()).count()
+    };
+    slices(api, node).values().map(of).collect()
+}
+
 #[test]
-fn real_kubelet_registers_the_driver_and_prepares_the_claim_of_a_pod() {
-    let nodes = Nodes::shared();
-    let rig = ClaimRig::with_kubelet(nodes, "node-1", ONE);
-    let _alone = rig.runtime.block_on(Nodes::alone());
-    let mut agent = rig.start(&[]);
-    agent.expect_log("the kubelet registered the DRA driver");
-    let claim = rig.claim("train", &[&rig.device("3g.20gb", 4)]);
-    rig.api.await_account(rig.namespace());
-    // Not scheduled: the claim is allocated already, and the controller manager reserves it for the pod.
-    rig.api.create(&json!({
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": "train", "namespace": rig.namespace()},
-        "spec": {
-            "nodeName": "node-1",
-            "terminationGracePeriodSeconds": 0,
-            "resourceClaims": [{"name": "gpu", "resourceClaimName": claim.name}],
-            "containers": [{
-                "name": "main",
-                "image": "test.invalid/none:1",
-                "resources": {"claims": [{"name": "gpu"}]},
-            }],
-        },
-    }));
-    rig.await_geometry(&["3g.20gb"]);
-    eventually("the specification", || rig.has_spec(&claim));
-    // A restarted kubelet finds the socket again.
-    nodes.restart_kubelet("node-1");
-    agent.expect_log("the kubelet registered the DRA driver");
-    assert_eq!(rig.geometry(), [("3g.20gb".to_owned(), 4)]);
-    rig.api.kubectl(&["delete", "pod", "train", "-n", rig.namespace(), "--wait=false"]);
-    rig.await_geometry(&[]);
-    eventually("the removed specification", || !rig.has_spec(&claim));
+fn slices_are_written_only_when_they_differ_and_come_back_when_removed() {
+    let api = Api::fresh();
+    let rig = Rig::new(&api, "- {board: A100_80GB, count: 2, mig: enabled}\n");
+    let mut agent = rig.start(&["--dra"]);
+    await_slices(&api, rig.name(), 3);
+    let slice = |number: u32| format!("{}-gpu.octavo.dev-00{number}", rig.name());
+    let mut expected: Vec<String> = [0, 1, 2].map(slice).to_vec();
+
+    let machine = &rig.machine.machine;
+    let slot = machine.world().slot_of_index(1).unwrap();
+    machine.change(|world| world.lose_gpu(slot));
+    eventually("the lost GPU is tainted", || tainted(&api, rig.name()) == [0, 0, 25]);
+    machine.change(|world| world.return_gpu(slot));
+    eventually("the taint is gone", || tainted(&api, rig.name()) == [0, 0, 0]);
+    expected.extend([slice(2), slice(2)]);
+
+    let before = slices(&api, rig.name());
+    api.kubectl(&["delete", "resourceslice", &slice(1)]);
+    let back = await_slices(&api, rig.name(), 3);
+    assert_eq!(back[&slice(1)]["spec"], before[&slice(1)]["spec"]);
+    expected.push(slice(1));
+    assert_eq!(writes(&api), expected);
+
+    // Slices remain when the agent ends, and the next agent changes nothing.
+    agent.kill();
+    let mut next = rig.start(&["--dra", "--log-filter=octavo_kube=debug"]);
+    next.expect_log("the ResourceSlices are up to date");
+    assert_eq!(writes(&api), expected);
+    drop(next);
+
+    // A layout that covers all GPUs withdraws them.
+    let file = rig.machine.layouts("[{devices: all, mig: {7g.80gb: 1}}]");
+    let _covering = rig.start(&["--dra", "--layouts", &file, "--layout=wanted"]);
+    eventually("no slices", || slices(&api, rig.name()).is_empty());
 }

@@ -17,6 +17,7 @@ mod objects;
 mod permissions;
 mod plugin;
 mod pod_types;
+mod prepared_claims;
 mod profiles;
 mod readers;
 mod real;
