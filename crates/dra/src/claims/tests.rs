@@ -12,7 +12,7 @@ const POOL: &str = "node-1/gpu.octavo.dev";
 const SEVENTH: u32 = 19;
 const HALF: u32 = 9;
 
-/// A GPU with MIG mode on, whose profiles are `1g.5gb` and `3g.20gb`.
+/// A GPU with MIG mode on, whose profiles are `1g.5gb`, `3g.20gb` and `7g.40gb`.
 fn gpu(bus: u8, instances: &[(u32, u32)]) -> Device {
     let ids = PciIds {
         vendor: 0x10de,
@@ -41,6 +41,7 @@ fn gpu(bus: u8, instances: &[(u32, u32)]) -> Device {
     let catalog = ProfileCatalog::new(vec![
         profile(SEVENTH, "1g.5gb", 1, &[0, 1, 2, 3, 4, 5, 6], 1),
         profile(HALF, "3g.20gb", 3, &[0, 4], 4),
+        profile(0, "7g.40gb", 7, &[0], 8),
     ]);
     let instance = |(id, (profile_id, start)): (u32, &(u32, u32))| {
         let slices = if *profile_id == HALF { 3 } else { 1 };
@@ -211,7 +212,7 @@ fn missing_instance_is_created_beside_what_exists() {
         refused: &BTreeSet::new(),
     };
     let plan = plan(&input);
-    assert_eq!(plan.devices[0].verdict.outcome(), PlanOutcome::Change, "{plan:?}");
+    assert_eq!(plan.devices[0].verdict.outcome(), PlanOutcome::Changes, "{plan:?}");
     // Nothing is changed once it exists.
     let after = node([gpu(7, &[(SEVENTH, 6), (HALF, 0)])]);
     let create = preparation.create;
