@@ -1,3 +1,5 @@
+//! Slices of example nodes, compared with the limits and conventions of the API.
+
 use octavo_model::catalog::Placement;
 use octavo_model::inventory::{
     Completeness, Condition, LinkRemote, Mig, MigMode, NvLink, NvmlState, Process, ProcessKind,
