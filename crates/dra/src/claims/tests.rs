@@ -1,3 +1,5 @@
+//! Decisions about claims on GPUs with two profiles.
+
 use octavo_model::catalog::{GpuInstanceProfile, InstanceResources, ProfileCatalog};
 use octavo_model::inventory::{
     Completeness, ComputeInstance, Driver, Mig, PciIds, Process, ProcessKind,
@@ -373,7 +375,7 @@ fn none_covered() -> BTreeSet<PciAddress> {
 }
 
 #[test]
-fn next_claim_of_a_kept_instance_takes_it_over() {
+fn next_claim_takes_over_a_released_instance() {
     let mut record = PreparedClaims::default();
     let claim_a = claim("a", &[part(7, HALF, 0)]);
     prepared(&mut record, &claim_a, &node([gpu(7, &[])]));

@@ -15,12 +15,15 @@ use octavo_hardware::device_files::{self, DeviceFilesError};
 use octavo_model::claim::ClaimUid;
 use octavo_model::inventory::Inventory;
 use octavo_node::sharing::{Partition, Unit};
+use octavo_toolkit::files;
 use thiserror::Error;
 
 use crate::sharing::machine::{HostPaths, driver_edits};
 
 /// Container runtimes may run as any user.
 const MODE: u32 = 0o644;
+/// Maximum size; a longer file is replaced.
+const MAX_SPEC_BYTES: u64 = 1 << 20;
 
 /// The CDI specifications of claims on this machine.
 #[derive(Debug)]
@@ -32,7 +35,7 @@ pub struct ClaimSpecs {
 #[derive(Debug, Error)]
 pub enum ClaimSpecError {
     /// The instance or GPU is gone.
-    #[error("{0} does not exist any more")]
+    #[error("{0} no longer exists")]
     Gone(String),
     /// The device numbers cannot be read.
     #[error("cannot read the device files")]
@@ -74,7 +77,7 @@ impl ClaimSpecs {
         let minors = inventory.devices.iter();
         let minors: BTreeMap<_, _> =
             minors.filter_map(|device| Some((device.pci, device.minor?))).collect();
-        let files = device_files::read(&self.paths.proc, &self.paths.dev, &minors)?;
+        let device_files = device_files::read(&self.paths.proc, &self.paths.dev, &minors)?;
         let units = devices.iter().map(|device| {
             let unit = unit(device, inventory);
             let unit = unit.ok_or_else(|| ClaimSpecError::Gone(device.name().to_string()))?;
@@ -82,9 +85,9 @@ impl ClaimSpecs {
         });
         let units: Vec<(String, Unit)> = units.collect::<Result<_, ClaimSpecError>>()?;
         let driver = driver_edits(dir).map_err(directory)?;
-        let text = cdi::write_claim_spec(&units, &files, driver.as_ref())?;
+        let text = cdi::write_claim_spec(&units, &device_files, driver.as_ref())?;
         let path = self.path(uid);
-        if fs::read_to_string(&path).ok().as_deref() != Some(text.as_str()) {
+        if files::text(&path, MAX_SPEC_BYTES).ok().as_deref() != Some(text.as_str()) {
             durable::replace(&path, &dir.join(format!(".{uid}.draft")), text.as_bytes(), MODE)?;
         }
         Ok(units.into_iter().map(|(name, _)| format!("{CLAIM_KIND}={name}")).collect())

@@ -1,3 +1,5 @@
+//! A kubelet that registers the driver, prepares claims and watches devices.
+
 use std::sync::Mutex;
 use std::time::Duration;
 

@@ -1,3 +1,5 @@
+//! The record of claims in a state directory.
+
 use std::fs;
 
 use tempfile::TempDir;
@@ -74,7 +76,7 @@ fn failed_write_changes_nothing() {
     let dir = recorded(ONE);
     let store = store();
     store.open(dir.path()).unwrap();
-    // The draft cannot be a directory, whoever runs the test.
+    // Also root cannot write a file in place of a directory.
     fs::create_dir(dir.path().join(DRAFT_FILE_NAME)).unwrap();
     let error = store.release(&uid("uid-1")).unwrap_err();
     assert!(matches!(error, ClaimStoreError::Write(_)), "{error}");
