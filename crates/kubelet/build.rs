@@ -5,6 +5,12 @@ use std::error::Error;
 const PROTO: &str = "../../proto";
 const DEVICE_PLUGIN: &str = "kubelet/deviceplugin/v1beta1/api.proto";
 const POD_RESOURCES: &str = "kubelet/podresources/v1/api.proto";
+/// Each in a call of its own: the packages are unrelated.
+const DRA: [&str; 3] = [
+    "kubelet/dra/v1/api.proto",
+    "kubelet/drahealth/v1alpha1/api.proto",
+    "kubelet/pluginregistration/v1/api.proto",
+];
 
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed={PROTO}/kubelet");
@@ -16,5 +22,11 @@ fn main() -> Result<(), Box<dyn Error>> {
         // Lets a test kubelet implement only one of the two calls, as older kubelets do.
         .generate_default_stubs(true)
         .compile_fds(protox::compile([POD_RESOURCES], [PROTO])?)?;
+    for file in DRA {
+        tonic_prost_build::configure()
+            .emit_rerun_if_changed(false)
+            .btree_map(".")
+            .compile_fds(protox::compile([file], [PROTO])?)?;
+    }
     Ok(())
 }

@@ -92,8 +92,11 @@ async fn operate(
     let pods = node.as_ref().and_then(|node| node.pods.clone());
     let labels = settings.labels.options(Timestamp::now());
     let hand_off = node::hand_off(settings, node.as_ref(), labels.mig_strategy, &mut tasks)?;
+    let (partitioning, dra) =
+        node::dra(settings, node.as_ref(), &hardware, partitioning, &mut tasks);
     let (mut sink, cluster) = node::outputs(settings, node, level, once)?;
     let outputs = Outputs {
+        dra,
         sink: sink.as_mut(),
         outbox: None,
         cluster,

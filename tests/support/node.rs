@@ -63,6 +63,8 @@ impl Node {
     /// The agent with these arguments.
     pub(crate) fn agent(&self, arguments: &[&str]) -> Command {
         let mut command = self.program(AGENT, &[]);
+        // With --dra, the agent opens sockets below it.
+        command.env("OCTAVO_KUBELET_DIR", self.machine.path().join("kubelet-dir"));
         command.args(arguments);
         command
     }

@@ -94,6 +94,11 @@ impl Program {
         self.wait_for_exit()
     }
 
+    /// Returns whether it has exited.
+    pub(crate) fn has_ended(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_some()
+    }
+
     /// Waits until it exits by itself.
     #[track_caller]
     pub(crate) fn wait_for_exit(mut self) -> ExitStatus {

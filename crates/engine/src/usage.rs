@@ -233,7 +233,7 @@ fn is_gpu_resource(resource: &str) -> bool {
 
 /// Returns all users of the devices in `inventory`: the processes that the driver lists and all other holders. Queries
 /// on a thread that may block. The second value is the reason why the list is incomplete.
-pub(super) async fn all_holders(
+pub async fn all_holders(
     usage_probe: &Arc<dyn UsageProbe>,
     inventory: &Inventory,
 ) -> (Vec<Holder>, Option<String>) {

@@ -1,7 +1,7 @@
 //! The CDI specification of our devices, and the container edits taken over from NVIDIA's specification.
 //!
 //! Source: Container Device Interface 1.1.0, `SPEC.md`. Everything used here exists since version 0.3.0, which is the
-//! version we declare. A runtime rejects a specification with a version that it does not know, or with features that
+//! version we declare; names that begin with a digit, as those of claims, exist since 0.5.0. A runtime rejects a specification with a version that it does not know, or with features that
 //! are newer than the declared version.
 //!
 //! The driver's libraries are not known here: `nvidia-ctk cdi generate` determines which libraries exist, where to
@@ -18,15 +18,22 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use thiserror::Error;
 
+/// Kind of the devices of resource claims. Every claim has a specification of its own.
+pub const CLAIM_KIND: &str = "octavo.dev/claim";
 /// Kind of the devices described by `nvidia-ctk`.
 const NVIDIA_KIND: &str = "nvidia.com/gpu";
 /// Lowest CDI version that supports everything we write.
-const MIN_CDI_VERSION: (u32, u32, u32) = (0, 3, 0);
+const MIN_CDI_VERSION: CdiVersion = (0, 3, 0);
+/// The same for claims, whose device names may begin with a digit.
+const MIN_CLAIM_VERSION: CdiVersion = (0, 5, 0);
+
+/// Major, minor and patch version.
+type CdiVersion = (u32, u32, u32);
 
 /// Global container edits of NVIDIA's specification, and the CDI version they require.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DriverEdits {
-    version: (u32, u32, u32),
+    version: CdiVersion,
     edits: Map<String, Value>,
 }
 
@@ -112,9 +119,29 @@ pub fn write_spec(
     files: &DeviceFiles,
     driver: Option<&DriverEdits>,
 ) -> Result<String, CdiError> {
+    let named = units.iter().map(|unit| (cdi_name(&unit.uuid), unit));
+    write_kind((CDI_KIND, MIN_CDI_VERSION), named, files, driver)
+}
+
+/// Writes the specification of a resource claim: its devices of [`CLAIM_KIND`] with their names. The text ends with a
+/// line feed.
+pub fn write_claim_spec(
+    devices: &[(String, Unit)],
+    files: &DeviceFiles,
+    driver: Option<&DriverEdits>,
+) -> Result<String, CdiError> {
+    let named = devices.iter().map(|(name, unit)| (name.clone(), unit));
+    write_kind((CLAIM_KIND, MIN_CLAIM_VERSION), named, files, driver)
+}
+
+fn write_kind<'a>(
+    (kind, version): (&'static str, CdiVersion),
+    units: impl Iterator<Item = (String, &'a Unit)>,
+    files: &DeviceFiles,
+    driver: Option<&DriverEdits>,
+) -> Result<String, CdiError> {
     let mut devices: Vec<Device> = Vec::new();
-    for unit in units {
-        let name = cdi_name(&unit.uuid);
+    for (name, unit) in units {
         if devices.iter().any(|device| device.name == name) {
             continue;
         }
@@ -122,10 +149,10 @@ pub fn write_spec(
         devices.push(Device { name, container_edits: ContainerEdits { device_nodes } });
     }
     devices.sort_by(|one, other| one.name.cmp(&other.name));
-    let (a, b, c) = driver.map_or(MIN_CDI_VERSION, |driver| driver.version.max(MIN_CDI_VERSION));
+    let (a, b, c) = driver.map_or(version, |driver| driver.version.max(version));
     let description = CdiSpec {
         cdi_version: format!("{a}.{b}.{c}"),
-        kind: CDI_KIND,
+        kind,
         devices,
         container_edits: common_edits(files, driver).map_err(CdiError::Json)?,
     };
@@ -233,6 +260,20 @@ mod tests {
             },
         });
         assert_eq!(written(&units, None), expected);
+    }
+
+    #[test]
+    fn spec_of_a_claim_has_the_names_of_its_devices() {
+        let devices = [("uid-1-gpu-a".to_owned(), unit("MIG-1", Some((1, 0))))];
+        let text = write_claim_spec(&devices, &files(), None).unwrap();
+        let spec: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(
+            (&spec["kind"], &spec["cdiVersion"]),
+            (&json!("octavo.dev/claim"), &json!("0.5.0"))
+        );
+        assert_eq!(spec["devices"][0]["name"], "uid-1-gpu-a");
+        let nodes = spec["devices"][0]["containerEdits"]["deviceNodes"].as_array().unwrap();
+        assert_eq!(nodes.len(), 3);
     }
 
     #[test]

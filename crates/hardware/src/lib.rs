@@ -37,6 +37,7 @@ use octavo_model::id::PciAddress;
 use octavo_model::inventory::{Device, Driver, Process};
 use octavo_model::reading::Reading;
 use octavo_model::xid::Xid;
+pub use pci::pcie_root;
 pub use worker::{
     ChangeNotifications, DriverHandle, DriverReleaseGuard, DriverUnavailable, ReadingsError, spawn,
 };

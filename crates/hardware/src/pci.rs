@@ -3,9 +3,13 @@
 //! This is the only data available without a driver library. It also provides values that NVML does not report: the
 //! class code, the NUMA node, the kernel driver, and whether a GPU is virtual.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
 
 use octavo_model::accelerators;
+use octavo_model::id::PciAddress;
 use octavo_model::inventory::{Machine, PciIds, VgpuHost};
 
 use crate::amd;
@@ -137,6 +141,16 @@ fn read_function(sys: &Sysfs, name: &str) -> Result<FunctionKind, IncompleteFunc
     // A function that was removed while it was read may be incomplete.
     let is_there = sys.exists(&at("vendor"));
     is_there.then_some(FunctionKind::Accelerator(Box::new(function))).ok_or(IncompleteFunction)
+}
+
+/// Returns the name of the PCIe root complex of a function, such as `pci0000:15`; `None` if it is unknown. `sys_root` is
+/// where sysfs is mounted. Source: Kubernetes `dynamic-resource-allocation/deviceattribute`, `GetPCIeRootAttributeByPCIBusID`.
+pub fn pcie_root(sys_root: &Path, function: PciAddress) -> Option<String> {
+    let target = fs::read_link(sys_root.join(DEVICES).join(function.to_string())).ok()?;
+    let mut parts = target.components().map(|part| part.as_os_str().to_string_lossy());
+    parts
+        .find(|part| part.strip_prefix("pci").is_some_and(|rest| rest.contains(':')))
+        .map(Cow::into_owned)
 }
 
 /// Returns whether the function is bound to the Neuron driver, which binds to nothing else. Identifies chips that are

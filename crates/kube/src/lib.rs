@@ -15,4 +15,6 @@ pub mod node_feature;
 pub mod nvidia_plugin;
 pub mod nvidia_plugin_config;
 pub mod pod_annotations;
+pub mod resource_claims;
+pub mod resource_slices;
 pub mod token_review;

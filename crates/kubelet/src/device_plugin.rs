@@ -22,3 +22,4 @@ pub use allocation_response::DeviceResponder;
 pub use gate::{AllocationBlock, AllocationError, AllocationGate};
 pub use kubelet_poller::KubeletReport;
 pub use manager::{DevicePluginReport, Manager, ResourceStatus, Settings};
+pub(crate) use plugin_dir::FileIdentity;

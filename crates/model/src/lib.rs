@@ -7,6 +7,7 @@ pub mod accelerators;
 pub mod backoff;
 pub mod call;
 pub mod catalog;
+pub mod claim;
 pub mod device_file;
 pub mod digest;
 pub mod driver_link;

@@ -15,6 +15,7 @@
 
 pub mod cluster;
 pub mod control_socket;
+pub mod dra;
 pub mod draining;
 pub mod feature_file;
 pub mod liveness;
@@ -49,6 +50,7 @@ use tracing::{debug, info};
 
 use crate::cluster::NodeClient;
 use crate::control_socket::{CommandRequest, ControlSocket};
+use crate::dra::DraPublisher;
 use crate::liveness::Liveness;
 use crate::observation_log::ObservationLog;
 use crate::partitioning::Partitioning;
@@ -82,6 +84,8 @@ pub struct Outputs<'a> {
     pub outbox: Option<Outbox>,
     /// This machine's Node.
     pub cluster: Option<NodeClient>,
+    /// Publication of devices for Dynamic Resource Allocation.
+    pub dra: Option<DraPublisher>,
     /// Backend that allocates devices to pods.
     pub sharing: Option<Box<dyn SharingBackend>>,
     /// Usage by pod at the last scan.
@@ -107,13 +111,15 @@ struct EventSources {
     ticks: Interval,
     hints: ChangeNotifications,
     control_socket: Option<ControlSocket>,
+    /// Changes of resource claims.
+    claims: Option<watch::Receiver<u64>>,
 }
 
 impl EventSources {
-    fn new(hardware: &DriverHandle, every: Duration) -> Self {
+    fn new(hardware: &DriverHandle, every: Duration, claims: Option<watch::Receiver<u64>>) -> Self {
         let mut ticks = interval(every);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        Self { ticks, hints: hardware.changes(), control_socket: None }
+        Self { ticks, hints: hardware.changes(), control_socket: None, claims }
     }
 
     /// Waits for the next event. Cancel-safe, as is each arm: a tick, a hint or a change that is not taken remains
@@ -137,6 +143,10 @@ impl EventSources {
             },
             () = sleep(due.unwrap_or_default()), if due.is_some() => Wakeup::Scan,
             Some(request) = next_request(&mut self.control_socket) => Wakeup::Command(request),
+            () = claims_changed(&mut self.claims) => {
+                debug!("a resource claim needs a change; scanning");
+                Wakeup::Scan
+            }
         }
     }
 }
@@ -207,7 +217,8 @@ pub async fn run(
     shutdown: impl Future<Output = ()>,
 ) {
     let mut shutdown = pin!(shutdown);
-    let mut events = EventSources::new(hardware, settings.interval);
+    let claims = partitioning.as_ref().and_then(Partitioning::claim_changes);
+    let mut events = EventSources::new(hardware, settings.interval, claims);
     let reporter = StatusReporter::new(outputs, settings.labels, partitioning.as_ref());
     let mut reporter = reporter.with_xids(hardware, settings.xids.clone());
     let (mut listened, mut last, mut again) = (false, false, None);
@@ -312,6 +323,16 @@ async fn next_request(socket: &mut Option<ControlSocket>) -> Option<CommandReque
         Some(socket) => socket.next().await,
         None => pending().await,
     }
+}
+
+/// Waits for a change of resource claims; pending forever without claims. Cancel-safe.
+async fn claims_changed(claims: &mut Option<watch::Receiver<u64>>) {
+    if let Some(claims) = claims
+        && claims.changed().await.is_ok()
+    {
+        return;
+    }
+    pending().await
 }
 
 fn handle_command(

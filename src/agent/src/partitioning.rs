@@ -34,6 +34,7 @@ pub use self::choice::{ChoiceRejected, NodeChoice};
 use self::choice::{ChoiceSource, LayoutChoices, ManualChoice};
 use self::target_changes::{HELD_STATE, REFUSED_STATE, TargetChanges, UNSETTLED_STATE, differing};
 use crate::control_socket::{self, ControlSocket};
+use crate::dra::claim_store::{ClaimProbe, ClaimStore};
 use crate::metrics::LayoutMetrics;
 use crate::settings::PartitioningSettings;
 
@@ -45,6 +46,8 @@ pub struct Partitioning {
     usage_probe: Arc<dyn UsageProbe>,
     /// Gate of the built-in device plugin, which runs only if no other agent owns the node.
     gate: Option<Arc<AllocationGate>>,
+    /// Resource claims, which change GPUs that no layout covers.
+    claims: Option<Arc<ClaimStore>>,
     layout_file: LayoutFile,
     choices: LayoutChoices,
     generation: u64,
@@ -88,6 +91,7 @@ impl Partitioning {
             settings: Settings::new(engine, sys_root, settings.drift, "agent"),
             usage_probe: usage_probe(engine),
             gate: None,
+            claims: None,
             layout_file,
             choices: LayoutChoices::new(settings.layout.clone()),
             generation: 0,
@@ -109,6 +113,23 @@ impl Partitioning {
     pub fn with_gate(self, gate: Arc<AllocationGate>) -> Self {
         let probe = DevicePluginProbe::new(self.usage_probe, Arc::clone(&gate));
         Self { usage_probe: Arc::new(probe), gate: Some(gate), ..self }
+    }
+
+    /// Lets resource claims change the GPUs that no layout covers.
+    #[must_use]
+    pub fn with_claims(self, claims: Arc<ClaimStore>) -> Self {
+        let probe = ClaimProbe::new(self.usage_probe, Arc::clone(&claims));
+        Self { usage_probe: Arc::new(probe), claims: Some(claims), ..self }
+    }
+
+    /// Returns the probe of device usage.
+    pub fn usage_probe(&self) -> Arc<dyn UsageProbe> {
+        Arc::clone(&self.usage_probe)
+    }
+
+    /// Subscribes to changes of resource claims that need a round, if there are claims.
+    pub fn claim_changes(&self) -> Option<watch::Receiver<u64>> {
+        self.claims.as_ref().map(|claims| claims.changes())
     }
 
     /// Returns whether this process owns the state directory.
@@ -200,8 +221,49 @@ impl Partitioning {
         self.generation
     }
 
-    /// Takes the node one round closer to its desired layout. Returns the maximum delay until the next round, if any.
+    /// Takes the node one round closer to its desired layout and the claims of its pods. Returns the maximum delay until
+    /// the next round, if any.
     pub async fn round(
+        &mut self,
+        hardware: &DriverHandle,
+        inventory: &Arc<Inventory>,
+    ) -> Option<Duration> {
+        let claims = self.claims.clone();
+        let generation = claims.as_ref().map(|claims| claims.generation());
+        let again = self.change_devices(hardware, inventory).await;
+        if let Some((claims, generation)) = claims.zip(generation) {
+            let inventory = hardware.latest();
+            let status = self.status(&inventory);
+            claims.finish_round(generation, &inventory, &status, self.claim_blocker(&inventory));
+        }
+        again
+    }
+
+    /// Returns the reason why claims can change no device now.
+    fn claim_blocker(&self, inventory: &Inventory) -> Option<String> {
+        if !self.owns_state_dir() {
+            return self.notice.clone();
+        }
+        match &self.choices.node {
+            NodeChoice::ForeignChange(..) => self.notice.clone(),
+            NodeChoice::NotRead => {
+                Some("the Node was not read yet, so its layout is unknown".to_owned())
+            }
+            NodeChoice::NotConsulted | NodeChoice::NoChoice | NodeChoice::Label(_) => {
+                inventory.nvml.error()
+            }
+        }
+    }
+
+    /// Adds the targets of claims to those of the layout, once the layout is known.
+    fn with_claim_targets(&self, inventory: &Inventory, layout: Targets) -> Targets {
+        match self.claims.as_ref().filter(|_| self.choices.node != NodeChoice::NotRead) {
+            Some(claims) => claims.with_targets(inventory, &layout),
+            None => layout,
+        }
+    }
+
+    async fn change_devices(
         &mut self,
         hardware: &DriverHandle,
         inventory: &Arc<Inventory>,
@@ -227,6 +289,7 @@ impl Partitioning {
             return None;
         }
         let (layout, targets) = self.targets(inventory);
+        let targets = self.with_claim_targets(inventory, targets);
         let EngineState::Open(engine) = &mut self.engine else {
             return None;
         };
@@ -274,6 +337,9 @@ impl Partitioning {
             let progress = self.progress.clone();
             let settings = self.settings.clone();
             let engine = Engine::open(&self.state_dir, settings, probe, progress)?;
+            if let Some(claims) = &self.claims {
+                claims.open(&self.state_dir)?;
+            }
             self.engine = EngineState::Open(Box::new(engine));
             self.choices.manual = self.stored_choice();
             self.notice = None;

@@ -1,6 +1,7 @@
 //! Settings of the node agent.
 
 mod cluster;
+mod dra;
 mod partitioning;
 mod publishing;
 mod sharing;
@@ -21,6 +22,7 @@ use octavo_toolkit::log::LogSettings;
 
 use self::cluster::ClusterArgs;
 pub use self::cluster::{Cleanup, ClusterSettings};
+pub use self::dra::DraSettings;
 pub use self::partitioning::PartitioningSettings;
 pub use self::publishing::{LabelSink, PublishingSettings, Schedule};
 pub use self::sharing::{DeviceProvider, SharingSettings, UsageSettings};
@@ -82,6 +84,9 @@ struct AgentArgs {
     sharing: SharingSettings,
 
     #[command(flatten)]
+    dra: DraSettings,
+
+    #[command(flatten)]
     uplink: UplinkArgs,
 
     /// Address for /metrics, /healthz and /readyz; port 0 for any free port
@@ -114,6 +119,8 @@ pub struct AgentSettings {
     pub cluster: Option<ClusterSettings>,
     /// How devices are allocated to pods.
     pub sharing: SharingSettings,
+    /// Settings of resource claims.
+    pub dra: DraSettings,
     /// The aggregator that the node reports to, if any. An agent that runs once does not report.
     pub uplink: Option<UplinkSettings>,
     /// The address that serves metrics, if any. An agent that runs once serves none.
@@ -149,8 +156,13 @@ impl AgentArgs {
     fn resolve(mut self) -> Result<AgentSettings, EarlyExit> {
         self.publishing.check()?;
         let cleanup = self.cluster.cleanup;
-        let cluster = self.cluster.resolve(self.publishing.label_sink, || self.uplink.node())?;
+        let node = || self.uplink.node();
+        let cluster = self.cluster.resolve(self.publishing.label_sink, self.sharing.dra, node)?;
         self.sharing.check(self.engine.pod_resources().is_some())?;
+        if self.sharing.dra {
+            // NVIDIA's device plugin is never configured for the same GPUs.
+            self.sharing.mode = DeviceProvider::Off;
+        }
         self.sharing.device_lists.sort_unstable();
         self.sharing.device_lists.dedup();
         self.engine.device_plugins = Some(self.sharing.device_plugins.clone());
@@ -161,9 +173,14 @@ impl AgentArgs {
             strategy.get_or_insert(MigStrategy::Mixed);
         }
         let is_once = self.publishing.schedule() == Schedule::Once;
+        if self.sharing.dra && self.partitioning.read_only {
+            return Err(usage("--dra excludes --read-only: claims create and destroy partitions"));
+        }
         let is_changing = self.partitioning.layouts.is_some()
             || self.partitioning.layout.is_some()
             || cluster.as_ref().is_some_and(|one| one.watches_node)
+            // Claims change devices without a layout.
+            || self.sharing.dra
             // The built-in device plugin must be notified of every change of the devices.
             || is_embedded;
         Ok(AgentSettings {
@@ -174,6 +191,7 @@ impl AgentArgs {
             node: self.uplink.node().ok(),
             cluster,
             sharing: self.sharing,
+            dra: self.dra,
             uplink: if is_once { None } else { self.uplink.resolve()? },
             metrics: self.metrics_listen.filter(|_| !is_once),
             publishing: self.publishing,
@@ -254,6 +272,16 @@ mod tests {
             let given = format!("--mig-strategy={name}");
             assert_eq!(strategy(&["--sharing=embedded", &given]), expected);
         }
+    }
+
+    #[test]
+    fn claims_need_an_agent_that_can_change_devices() {
+        let settings = settings(&["--dra", "--node-name=n", "--dra-release=keep"]);
+        assert!(settings.partitioning.is_some());
+        assert_eq!(settings.dra.release, octavo_dra::claims::ReleasePolicy::Keep);
+        let refused = ["octavo-agent", "--dra", "--node-name=n", "--read-only"];
+        let answer = AgentSettings::from_arguments(refused).unwrap_err().to_string();
+        assert!(answer.contains("--dra excludes --read-only"), "{answer}");
     }
 
     #[test]

@@ -203,6 +203,11 @@ impl<'a> StatusReporter<'a> {
         let labels = labels::compile(inventory, &options, self.current_offers.as_ref()).labels;
         let cluster = self.outputs.cluster.as_ref();
         let is_node_unread = cluster.is_some_and(NodeClient::is_node_unread);
+        let is_read = evidence(inventory) == Evidence::Read;
+        // The layout that the Node selects determines which GPUs are published.
+        if let Some(dra) = self.outputs.dra.as_mut().filter(|_| is_read && !is_node_unread) {
+            dra.publish(inventory, status);
+        }
         let delay = self.unnamed.remaining(inventory, is_node_unread);
         if let Some(outbox) = self.outputs.outbox.as_mut().filter(|_| delay.is_none()) {
             outbox.put(inventory, &labels, status);

@@ -1,22 +1,30 @@
 //! The agent's connections to the cluster: its Node, its NodeFeature, or neither; and the sink for labels.
 
 use std::error::Error;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::{fs, io};
 
 use octavo_agent::cluster::NodeClient;
+use octavo_agent::dra::DraPublisher;
+use octavo_agent::dra::claim_specs::ClaimSpecs;
+use octavo_agent::dra::claim_store::ClaimStore;
+use octavo_agent::dra::plugin::ClaimPlugin;
 use octavo_agent::draining::DrainController;
 use octavo_agent::feature_file::FeatureFile;
 use octavo_agent::metrics::usage::UsageMetrics;
 use octavo_agent::node_sink::{NodeFeatureSink, NodeSink, ONESHOT_TIMEOUT};
+use octavo_agent::partitioning::Partitioning;
 use octavo_agent::settings::{
     AgentSettings, ClusterSettings, DeviceProvider, LabelSink as LabelTarget, PublishingSettings,
     UsageSettings,
 };
 use octavo_agent::sharing::SharingBackend;
 use octavo_agent::sharing::hand_off::{HandOffBackend, HandOffSettings};
+use octavo_agent::sharing::machine::HostPaths;
 use octavo_agent::sink::{LabelSink, StdoutSink};
 use octavo_agent::usage::{UsageChannels, UsageObserver};
+use octavo_dra::slices::pool_name;
 use octavo_hardware::DriverHandle;
 use octavo_kube::client::{self, Client};
 use octavo_kube::events::PodEventsHandle;
@@ -24,6 +32,9 @@ use octavo_kube::evict::{EvictionHandle, Evictor};
 use octavo_kube::node::{NodeController, NodeHandle};
 use octavo_kube::node_feature::{NodeFeatureHandle, NodeFeatureWriter};
 use octavo_kube::nvidia_plugin::DevicePluginWatcher;
+use octavo_kube::resource_claims::ResourceClaimClient;
+use octavo_kube::resource_slices::{ResourceSlicePublisher, ResourceSlicesHandle};
+use octavo_kubelet::dra::Settings;
 use octavo_node::mig_strategy::MigStrategy;
 use octavo_node::node_object::DesiredNode;
 use octavo_node::sharing::hand_off::rollout::Limits;
@@ -38,6 +49,7 @@ pub(crate) struct ClusterHandles {
     node_handle: Option<Arc<NodeHandle>>,
     feature_handle: Option<NodeFeatureHandle>,
     eviction_handle: Option<EvictionHandle>,
+    slices: Option<Arc<ResourceSlicesHandle>>,
     /// Handle for events on pods.
     pub(crate) pods: Option<PodEventsHandle>,
 }
@@ -73,7 +85,12 @@ pub(crate) async fn connect(
         tasks.spawn(writer.run());
         feature_handle
     });
-    Ok(ClusterHandles { client, node_handle, feature_handle, eviction_handle, pods })
+    let slices = settings.publishes_slices.then(|| {
+        let (slices, publisher) = ResourceSlicePublisher::new(client.clone(), &settings.node);
+        tasks.spawn(publisher.run());
+        Arc::new(slices)
+    });
+    Ok(ClusterHandles { client, node_handle, feature_handle, eviction_handle, slices, pods })
 }
 
 /// Builds the sink for labels, and the Node if it is watched.
@@ -153,6 +170,46 @@ pub(crate) fn hand_off(
     Ok(Some(Box::new(HandOffBackend::new(hand_off_settings, handle))))
 }
 
+/// Starts the kubelet plugin for resource claims if the settings enable it, and connects it to the partitioning. Also
+/// builds the publication of the devices that claims can be allocated.
+pub(crate) fn dra(
+    settings: &AgentSettings,
+    node: Option<&ClusterHandles>,
+    hardware: &DriverHandle,
+    partitioning: Option<Partitioning>,
+    tasks: &mut JoinSet<()>,
+) -> (Option<Partitioning>, Option<DraPublisher>) {
+    let handles = node.and_then(|node| Some((node.client.clone(), node.slices.clone()?)));
+    let enabled = settings.cluster.as_ref().zip(handles);
+    let (partitioning, (cluster, (client, slices))) = match (partitioning, enabled) {
+        (Some(partitioning), Some(enabled)) => (partitioning, enabled),
+        (partitioning, _) => return (partitioning, None),
+    };
+    let store = Arc::new(ClaimStore::new(pool_name(&cluster.node), settings.dra.release));
+    let partitioning = partitioning.with_claims(Arc::clone(&store));
+    let paths = HostPaths {
+        proc: settings.engine.proc_root.clone(),
+        dev: PathBuf::from("/dev"),
+        cdi: settings.sharing.cdi_dir.clone(),
+    };
+    let plugin = ClaimPlugin::new(
+        Arc::clone(&store),
+        ResourceClaimClient::new(client, octavo_dra::DRIVER),
+        hardware.clone(),
+        partitioning.usage_probe(),
+        ClaimSpecs::new(paths),
+    );
+    let kubelet = &settings.dra.kubelet_dir;
+    tasks.spawn(plugin.run(Settings {
+        driver: octavo_dra::DRIVER.to_owned(),
+        registry: kubelet.join("plugins_registry"),
+        plugins: kubelet.join("plugins"),
+    }));
+    let sys_root = settings.hardware.sys_root.clone();
+    let publisher = DraPublisher::new(slices, cluster.node.clone(), sys_root, store);
+    (Some(partitioning), Some(publisher))
+}
+
 /// Starts observing usage if the settings enable it.
 pub(crate) fn observe(
     settings: &AgentSettings,
@@ -221,6 +278,14 @@ pub(crate) async fn clean_up(
             .into());
         }
         info!("all fields of this agent removed from the Node");
+    }
+    if let Some(slices) = node.slices {
+        slices.set(Vec::new());
+        if timeout(ONESHOT_TIMEOUT, slices.wait_until_published()).await.is_err() {
+            let error = slices.error().unwrap_or_default();
+            return Err(format!("the ResourceSlices still exist: {error}").into());
+        }
+        info!("ResourceSlices of this agent removed");
     }
     if let Some(feature_handle) = node.feature_handle {
         feature_handle.delete();

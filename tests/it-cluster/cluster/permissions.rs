@@ -10,6 +10,7 @@ mod pod_events;
 mod release;
 mod rows;
 mod sharing;
+mod slices;
 
 use serde_json::{Value, json};
 

@@ -75,6 +75,15 @@ const WRONG: &[(&str, &str)] = &[
         "{tier: applier, agent: {sharing: {mode: hand-off}}}",
         "agent.sharing.mode: hand-off requires handOff",
     ),
+    ("{dra: {enabled: true}}", "dra.enabled requires the tier applier"),
+    (
+        "{tier: applier, dra: {enabled: true}, agent: {sharing: {mode: embedded}}}",
+        "agent.sharing.mode: embedded excludes dra.enabled",
+    ),
+    (
+        "{tier: applier, dra: {enabled: true}, handOff: {namespace: a, configMap: b}}",
+        "dra.enabled excludes handOff",
+    ),
     ("{layouts: 'layouts: ['}", "layouts: not YAML: "),
     ("{layouts: 'halves: 1'}", "layouts: the file must begin with apiVersion: octavo.dev/v1 or"),
     ("{layouts: 'version: v2'}", "layouts: version must be v1, not v2"),

@@ -70,6 +70,12 @@ pub(crate) const CHART: &[ManifestRequest] = &[
             test user, test by ConfigMap",
     ),
     requested(
+        "dra",
+        "agent, reports, authority, policies, access, aggregator, aggregator user, \
+            certificate, runtime, token, reader, applier, layouts, claims, cdi, readers, \
+            reviews, test, test user, test by ConfigMap",
+    ),
+    requested(
         "embedded",
         "agent, reports, authority, policies, access, aggregator, aggregator user, \
             certificate, runtime, token, reader, applier, layouts, embedded, cdi, readers, \

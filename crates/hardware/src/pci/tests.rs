@@ -1,8 +1,6 @@
 //! Tests of the PCI scan on directory trees like sysfs.
 
-use std::fs;
 use std::os::unix::fs::symlink;
-use std::path::Path;
 
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
@@ -358,4 +356,18 @@ fn unreadable_bus_keeps_last_functions() {
     assert_eq!((bus.scan(), bus.machine(&[]).bus_error), (vec![], None));
     fs::rename(&aside, &directory).unwrap();
     assert_eq!(bus.scan(), before);
+}
+
+#[test]
+fn root_complex_is_in_the_path_of_a_function() {
+    let tree = Tree::new();
+    let link = |at: &str, target: &str| {
+        symlink(target, tree.path().join(DEVICES).join(at)).unwrap();
+    };
+    link("0000:1b:00.0", "../../../devices/pci0000:15/0000:15:01.0/0000:16:00.0/0000:1b:00.0");
+    link("0000:1c:00.0", "../../../devices/platform/0000:1c:00.0");
+    let root = |at: &str| pcie_root(tree.path(), at.parse().unwrap());
+    assert_eq!(root("0000:1b:00.0").as_deref(), Some("pci0000:15"));
+    assert_eq!(root("0000:1c:00.0"), None);
+    assert_eq!(root("0000:1d:00.0"), None);
 }

@@ -29,7 +29,7 @@ const EVENT_BUFFER_BYTES: usize = 4096;
 
 /// Identity of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct FileIdentity {
+pub(crate) struct FileIdentity {
     device: u64,
     inode: u64,
     seconds: i64,
@@ -54,7 +54,7 @@ pub(super) struct PluginDir {
 
 impl FileIdentity {
     /// Returns the identity of the file at `path`, if there is one.
-    pub(super) fn read(path: &Path) -> Option<Self> {
+    pub(crate) fn read(path: &Path) -> Option<Self> {
         let file = fs::symlink_metadata(path).ok()?;
         Some(Self {
             device: file.dev(),

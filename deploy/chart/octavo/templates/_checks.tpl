@@ -23,12 +23,15 @@
     {{- if $agent.migStrategy }}{{ fail (printf "%sagent.migStrategy requires the tier reader or applier: the reporter does not read the driver" $place) }}{{ end -}}
   {{- end -}}
   {{- if and (eq $agent.sharing.mode "hand-off") (not $.Values.handOff.configMap) }}{{ fail (printf "%sagent.sharing.mode: hand-off requires handOff, the ConfigMap of NVIDIA's device plugin" $place) }}{{ end -}}
+  {{- if and $.Values.dra.enabled (eq .tier "applier") (has $agent.sharing.mode (list "hand-off" "embedded")) }}{{ fail (printf "%sagent.sharing.mode: %s excludes dra.enabled: a GPU must not be allocated by two drivers" $place $agent.sharing.mode) }}{{ end -}}
   {{- range list "podEvents" "dcgm" -}}
     {{- if and (index $agent.usage .) (not $agent.usage.interval) }}{{ fail (printf "%sagent.usage.%s requires agent.usage.interval" $place .) }}{{ end -}}
   {{- end -}}
   {{- if and $agent.devicePluginConfigs (not $agent.compat) }}{{ fail (printf "%sagent.devicePluginConfigs requires agent.compat: mig-manager" $place) }}{{ end -}}
 {{- end -}}
 {{- if ne (empty .Values.handOff.namespace) (empty .Values.handOff.configMap) }}{{ fail "handOff: set both namespace and configMap" }}{{ end -}}
+{{- if and .Values.dra.enabled (not (has "applier" (include "octavo.needs" . | fromJsonArray))) }}{{ fail "dra.enabled requires the tier applier: other tiers never change devices" }}{{ end -}}
+{{- if and .Values.dra.enabled .Values.handOff.configMap }}{{ fail "dra.enabled excludes handOff: a GPU must not be allocated by two drivers" }}{{ end -}}
 {{- if and .Values.layouts .Values.layoutsConfigMap }}{{ fail "layouts and layoutsConfigMap: set only one of them" }}{{ end -}}
 {{- include "octavo.checkLayouts" . -}}
 {{- $aggregator := include "octavo.aggregatorName" . -}}

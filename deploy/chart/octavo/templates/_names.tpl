@@ -63,6 +63,7 @@ app.kubernetes.io/instance: {{ .Release.Name }}
   {{- if ne .agent.drain.policy "never" }}{{ $needs = append $needs "drain" }}{{ end -}}
   {{- if eq .agent.labelSink "nodefeature" }}{{ $needs = append $needs "nodefeature" }}{{ end -}}
   {{- if and (eq .tier "applier") (has .agent.sharing.mode (list "auto" "hand-off")) $.Values.handOff.configMap }}{{ $needs = append $needs "hand-off" }}{{ end -}}
+  {{- if and (eq .tier "applier") $.Values.dra.enabled }}{{ $needs = append $needs "dra" }}{{ end -}}
   {{- if .agent.devicePluginConfigs }}{{ $needs = append $needs "plugin-configs" }}{{ end -}}
   {{- if .agent.usage.podEvents }}{{ $needs = append $needs "pod-events" }}{{ end -}}
   {{- if .agent.usage.hostPID }}{{ $needs = append $needs "host-pid" }}{{ end -}}

@@ -121,6 +121,8 @@ pub struct ClusterSettings {
     pub watches_node: bool,
     /// Whether labels are written to the node's NodeFeature.
     pub writes_node_feature: bool,
+    /// Whether ResourceSlices are published.
+    pub publishes_slices: bool,
     /// The other program whose labels are honored.
     pub compat: Compat,
     /// Whether a taint keeps pods away until the layout is applied.
@@ -136,6 +138,7 @@ impl ClusterArgs {
     pub(super) fn resolve(
         self,
         sink: LabelSink,
+        publishes_slices: bool,
         node: impl FnOnce() -> Result<NodeName, EarlyExit>,
     ) -> Result<Option<ClusterSettings>, EarlyExit> {
         let follows = self.follow_node || sink == LabelSink::Node;
@@ -151,7 +154,7 @@ impl ClusterArgs {
         }
         let drain = self.policy()?;
         let plugin_configs = self.plugin_configs()?;
-        if !follows && sink != LabelSink::NodeFeature {
+        if !follows && !publishes_slices && sink != LabelSink::NodeFeature {
             return Ok(None);
         }
         Ok(Some(ClusterSettings {
@@ -159,6 +162,7 @@ impl ClusterArgs {
             node: node()?,
             watches_node: follows,
             writes_node_feature: sink == LabelSink::NodeFeature,
+            publishes_slices,
             compat: self.compat.unwrap_or_default(),
             taint: self.taint_not_ready,
             drain,

@@ -111,6 +111,13 @@ pub struct SharingSettings {
     )]
     pub plugin_config_delay: Duration,
 
+    /// Offer the GPUs that no layout covers to Dynamic Resource Allocation (experimental)
+    ///
+    /// Publishes ResourceSlices of the driver gpu.octavo.dev. With MIG mode on, a GPU offers every possible partition;
+    /// with MIG mode off, it is one device. Excludes --sharing embedded and hand-off.
+    #[arg(long, env = "OCTAVO_DRA", conflicts_with = "oneshot")]
+    pub dra: bool,
+
     /// Observation of usage.
     #[command(flatten)]
     pub usage: UsageSettings,
@@ -160,6 +167,11 @@ impl SharingSettings {
                 "--sharing embedded needs --pod-resources, to read allocations from the kubelet",
             ));
         }
+        if self.dra && matches!(self.mode, DeviceProvider::Embedded | DeviceProvider::HandOff) {
+            return Err(usage(
+                "--dra excludes --sharing embedded and hand-off: a GPU must not be allocated by two drivers",
+            ));
+        }
         let interval = self.usage.usage_interval;
         if interval.is_some_and(|interval| interval < MIN_USAGE_INTERVAL) {
             return Err(usage("--usage-interval must be at least 1s"));
@@ -182,6 +194,16 @@ mod tests {
     fn read(arguments: &[&str]) -> Result<SharingSettings, EarlyExit> {
         let program = ["octavo-agent"].iter();
         AgentSettings::from_arguments(program.chain(arguments)).map(|all| all.sharing)
+    }
+
+    #[test]
+    fn dra_excludes_device_plugins_and_needs_a_running_agent() {
+        let dra = read(&["--dra", "--node-name=n"]).unwrap();
+        assert_eq!((dra.dra, dra.mode), (true, DeviceProvider::Off));
+        assert!(!read(&[]).unwrap().dra);
+        for other in ["--sharing=embedded", "--sharing=hand-off", "--oneshot"] {
+            assert!(read(&["--dra", "--node-name=n", other]).is_err(), "{other}");
+        }
     }
 
     #[test]

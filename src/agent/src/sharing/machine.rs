@@ -158,7 +158,7 @@ pub fn remove_spec(cdi: &Path) -> Result<bool, DurableError> {
 
 /// Returns the container edits of NVIDIA's specification in a directory; of several files, the first by name. A file
 /// that cannot be read, or is something else, is skipped.
-fn driver_edits(dir: &Path) -> io::Result<Option<DriverEdits>> {
+pub(crate) fn driver_edits(dir: &Path) -> io::Result<Option<DriverEdits>> {
     let mut paths = Vec::new();
     for entry in fs::read_dir(dir)? {
         let path = entry?.path();

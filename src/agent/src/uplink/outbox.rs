@@ -455,6 +455,7 @@ mod tests {
         let (tell, usage) = watch::channel(Arc::new(sharing::usage::Usage::default()));
         let mut sink = StdoutSink::new(Vec::new());
         let outputs = Outputs {
+            dra: None,
             sink: &mut sink,
             outbox: Some(outbox),
             cluster: None,

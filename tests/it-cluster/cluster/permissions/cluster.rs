@@ -213,6 +213,11 @@ impl PermissionCluster {
         self.api.kubectl(&["apply", "-k", path.to_str().unwrap()]);
     }
 
+    /// Applies objects.
+    pub(super) fn apply(&self, objects: &str) {
+        self.api.apply(objects);
+    }
+
     /// Defines a kind of object, and waits until it is served.
     pub(super) fn define(&self, definition: &str) {
         self.api.apply(definition);

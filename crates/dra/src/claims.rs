@@ -1,0 +1,306 @@
+//! Claims of this node: the durable record, and the decisions about preparing and releasing them.
+//!
+//! ```text
+//!   Prepare ---> prepare: ready | create | refused --> record --> targets: what exists plus the new instance
+//!   Unprepare -> release: nothing | destroy -------> record --> targets: what exists less the released instances
+//! ```
+//!
+//! A claim is recorded before the hardware changes, so a crash leaves no instance without an owner. The record is a
+//! claim of what Octavo created, never of what exists: every decision compares it with the inventory.
+
+mod preparation;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use octavo_model::catalog::Placement;
+use octavo_model::claim::{ClaimKey, ClaimUid};
+use octavo_model::holder::{Holder, HolderDetails};
+use octavo_model::id::PciAddress;
+use octavo_model::inventory::{
+    Condition, Device, GpuInstance, Inventory, MigMode, MigState, NvmlState,
+};
+use octavo_model::source_position::SourcePosition;
+use octavo_planner::layout::{DeviceTarget, InstanceTarget, MigTarget, Targets, current_target};
+use octavo_planner::plan::is_in_use;
+use serde::{Deserialize, Serialize};
+
+pub use self::preparation::{NodeState, Preparation, PrepareError};
+use crate::device::{DeviceName, DraDevice, DraDeviceKind};
+
+/// A claim as the API server stores it, with the devices of this driver only.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AllocatedClaim {
+    /// The claim.
+    pub key: ClaimKey,
+    /// The allocated devices; empty if the claim is not allocated, or only devices of other drivers are.
+    pub devices: Vec<AllocatedDevice>,
+}
+
+/// A device that the scheduler allocated to a claim.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AllocatedDevice {
+    /// The request of the claim, without the name of a subrequest.
+    pub request: String,
+    /// Pool of the device.
+    pub pool: String,
+    /// Name of the device in the pool.
+    pub device: String,
+}
+
+/// What happens to an instance that Octavo created for a claim, when the claim ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ReleasePolicy {
+    /// It is destroyed as soon as it is idle.
+    #[default]
+    Destroy,
+    /// It stays for the next claim of the same device, and is destroyed when another claim needs its slices.
+    Keep,
+}
+
+/// Claims of this node, and instances of ended claims. Survives restarts of the agent. Unknown fields are ignored, so
+/// that an older version can read the record of a newer one.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PreparedClaims {
+    /// Claims, by UID.
+    pub claims: BTreeMap<ClaimUid, PreparedClaim>,
+    /// Instances that Octavo created for claims that ended.
+    #[serde(default)]
+    pub released: BTreeSet<DraDevice>,
+}
+
+/// A claim that is prepared, or being prepared.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PreparedClaim {
+    /// Namespace.
+    pub namespace: String,
+    /// Name.
+    pub name: String,
+    /// Whether the devices were verified once.
+    pub state: ClaimState,
+    /// Its devices.
+    pub devices: Vec<PreparedDevice>,
+}
+
+/// Progress of a claim.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum ClaimState {
+    /// Its instances may not exist yet.
+    Preparing,
+    /// Its pod can run. The devices count as in use until the claim is released.
+    Prepared,
+}
+
+/// A device of a claim.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PreparedDevice {
+    /// Requests that the device satisfies.
+    pub requests: BTreeSet<String>,
+    /// The device.
+    pub device: DraDevice,
+    /// Whether Octavo created the instance, and destroys it after the claim.
+    pub created: bool,
+}
+
+impl PreparedDevice {
+    /// Returns whether the device cannot be taken from the claim. An instance that is still being created can.
+    fn is_held(&self, state: ClaimState) -> bool {
+        state == ClaimState::Prepared || !self.created
+    }
+}
+
+impl PreparedClaims {
+    /// Marks a claim as prepared. Returns whether the record changed.
+    pub fn mark_prepared(&mut self, uid: &ClaimUid) -> bool {
+        let claim = self.claims.get_mut(uid);
+        let changed = claim.filter(|claim| claim.state != ClaimState::Prepared);
+        changed.map(|claim| claim.state = ClaimState::Prepared).is_some()
+    }
+
+    /// Records a claim. Its devices are no longer released.
+    pub fn record(&mut self, uid: &ClaimUid, claim: PreparedClaim) {
+        self.released.retain(|released| claim.devices.iter().all(|one| one.device != *released));
+        self.claims.insert(uid.clone(), claim);
+    }
+
+    /// Removes a claim, and releases the instances that Octavo created for it. `None` for an unknown claim.
+    pub fn release(&mut self, uid: &ClaimUid) -> Option<PreparedClaim> {
+        let claim = self.claims.remove(uid)?;
+        let created = claim.devices.iter().filter(|one| one.created);
+        self.released.extend(created.map(|one| one.device.clone()));
+        Some(claim)
+    }
+
+    /// Forgets released instances that no longer exist. Returns whether there were any. Nothing is forgotten of a GPU
+    /// whose state cannot be read.
+    pub fn forget_absent(&mut self, inventory: &Inventory) -> bool {
+        let before = self.released.len();
+        self.released.retain(|released| {
+            let device = inventory.device(released.pci).filter(|_| is_ready(inventory));
+            match device.filter(|device| is_readable(device)).and_then(|one| one.mig.state()) {
+                None => true,
+                Some(state) => {
+                    state.gpu_instances.iter().any(|one| is_instance(released, released.pci, one))
+                }
+            }
+        });
+        self.released.len() != before
+    }
+
+    /// Returns the targets of the GPUs that claims change now: what exists, plus the instances in `create`, less
+    /// released ones. GPUs in `covered` are never changed.
+    ///
+    /// Nothing is destroyed together with a creation unless the creation needs its slices: a released instance that is
+    /// still in use must not delay another claim.
+    pub fn targets(
+        &self,
+        inventory: &Inventory,
+        create: &BTreeSet<DraDevice>,
+        covered: &BTreeSet<PciAddress>,
+        policy: ReleasePolicy,
+    ) -> Targets {
+        let own = inventory.devices.iter().filter(|device| !covered.contains(&device.pci));
+        let own = own.filter(|device| is_ready(inventory) && is_readable(device));
+        let targets = own.filter_map(|device| {
+            let state = device.mig.state()?;
+            let mig = self.target(device, state, create, policy)?;
+            let rule = SourcePosition::default();
+            Some(DeviceTarget { pci: device.pci, rule, mig: Some(mig), time_slicing: None })
+        });
+        Targets { devices: targets.collect(), ..Targets::default() }
+    }
+
+    /// Returns the target of one GPU; `None` if nothing changes.
+    fn target(
+        &self,
+        device: &Device,
+        state: &MigState,
+        create: &BTreeSet<DraDevice>,
+        policy: ReleasePolicy,
+    ) -> Option<MigTarget> {
+        let MigTarget::Enabled(mut instances) = current_target(state)? else {
+            return None;
+        };
+        let mut wanted = Vec::new();
+        for one in create.iter().filter(|one| one.pci == device.pci) {
+            let DraDeviceKind::Partition { profile_id, placement, .. } = &one.what else {
+                continue;
+            };
+            let profile = state.catalog.by_id(*profile_id)?;
+            wanted.push(InstanceTarget {
+                profile_id: *profile_id,
+                compute: vec![profile.resources.gpu_slices],
+                placement: Some(*placement),
+            });
+        }
+        wanted.retain(|one| !instances.contains(one));
+        let is_needed = |one: &GpuInstance| {
+            let mut placements = wanted.iter().filter_map(|wanted| wanted.placement);
+            placements.any(|wanted| overlap(wanted, one.placement))
+        };
+        let is_idle = |one: &GpuInstance| !is_in_use(device, &[], one);
+        let dropped = state.gpu_instances.iter().filter(|one| {
+            let now = match policy {
+                _ if !wanted.is_empty() => is_needed(one),
+                ReleasePolicy::Destroy => is_idle(one),
+                ReleasePolicy::Keep => false,
+            };
+            now && self.is_released(device.pci, one)
+        });
+        let dropped: BTreeSet<Placement> = dropped.map(|one| one.placement).collect();
+        if wanted.is_empty() && dropped.is_empty() {
+            return None;
+        }
+        instances.retain(|one| one.placement.is_none_or(|place| !dropped.contains(&place)));
+        instances.extend(wanted);
+        instances.sort();
+        Some(MigTarget::Enabled(instances))
+    }
+
+    /// Returns the claims as holders of the existing instances and GPUs: a claim counts as in use although its pod may
+    /// not have opened the device yet.
+    pub fn holders(&self, devices: &[Device]) -> Vec<Holder> {
+        let mut holders = Vec::new();
+        for claim in self.claims.values() {
+            let held = claim.devices.iter().filter(|one| one.is_held(claim.state));
+            for PreparedDevice { device, .. } in held {
+                let gpu = devices.iter().find(|gpu| gpu.pci == device.pci);
+                holders.extend(gpu.into_iter().flat_map(|gpu| holders_of(claim, device, gpu)));
+            }
+        }
+        holders
+    }
+
+    /// Returns the devices of claims, and those whose instances Octavo created for claims that ended. Instances of other
+    /// devices were created outside of claims.
+    pub fn device_names(&self) -> BTreeSet<DeviceName> {
+        let claims = self.claims.values().flat_map(|claim| &claim.devices);
+        claims
+            .map(|one| one.device.name())
+            .chain(self.released.iter().map(DraDevice::name))
+            .collect()
+    }
+
+    fn is_released(&self, pci: PciAddress, instance: &GpuInstance) -> bool {
+        self.released.iter().any(|released| is_instance(released, pci, instance))
+    }
+}
+
+fn overlap(one: Placement, other: Placement) -> bool {
+    one.start < other.end() && other.start < one.end()
+}
+
+fn identity(instance: &GpuInstance) -> (u32, Placement) {
+    (instance.profile_id, instance.placement)
+}
+
+/// Returns whether `instance` of the GPU at `pci` is this device.
+pub fn is_instance(device: &DraDevice, pci: PciAddress, instance: &GpuInstance) -> bool {
+    let is_same = matches!(
+        &device.what,
+        DraDeviceKind::Partition { profile_id, placement, .. }
+            if (*profile_id, *placement) == identity(instance)
+    );
+    device.pci == pci && is_same
+}
+
+fn is_ready(inventory: &Inventory) -> bool {
+    matches!(inventory.nvml, NvmlState::Ready(_))
+}
+
+/// Returns whether the instances of a GPU are known and can change.
+fn is_readable(device: &Device) -> bool {
+    let is_stable =
+        |state: &MigState| state.current == MigMode::Enabled && state.pending == MigMode::Enabled;
+    device.condition == Condition::Working
+        && device.mig.is_fully_known()
+        && device.mig.state().is_some_and(is_stable)
+}
+
+/// Returns the holders of the parts of `gpu` that `device` of `claim` consists of.
+fn holders_of(claim: &PreparedClaim, device: &DraDevice, gpu: &Device) -> Vec<Holder> {
+    let holder = |gpu_instance: Option<u32>| Holder {
+        device: gpu.pci,
+        gpu_instance,
+        compute_instance: None,
+        details: HolderDetails {
+            // Not a pod: a drain cannot evict the claim.
+            command: Some(format!("resource claim {}/{}", claim.namespace, claim.name)),
+            ..HolderDetails::default()
+        },
+    };
+    let instances = gpu.mig.state().into_iter().flat_map(|state| &state.gpu_instances);
+    match device.what {
+        DraDeviceKind::Gpu => vec![holder(None)],
+        DraDeviceKind::Partition { .. } => {
+            let own = instances.filter(|one| is_instance(device, gpu.pci, one));
+            own.map(|one| holder(Some(one.id))).collect()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,23 @@
+//! Dynamic Resource Allocation on one node: [`device`] names the devices that claims can be allocated, [`slices`]
+//! describes them for the scheduler, and [`claims`] decides how claims are prepared and released.
+
+mod attributes;
+pub mod claims;
+mod counters;
+pub mod device;
+mod occupancy;
+mod order;
+mod pool_update;
+mod readings;
+pub mod slices;
+
+pub use device::{DeviceName, DraDevice, DraDeviceKind, devices};
+pub use occupancy::{OCCUPIED, UNHEALTHY};
+pub use pool_update::{PoolUpdate, dropped_fields};
+pub use readings::LastReadings;
+
+/// Name of the driver: in `ResourceSlices`, in the results of claims and at the kubelet.
+pub const DRIVER: &str = "gpu.octavo.dev";
+
+#[cfg(test)]
+mod tests_support;

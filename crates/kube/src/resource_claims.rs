@@ -1,0 +1,116 @@
+//! Reads resource claims, with one request each. The agent decides when.
+
+use k8s_openapi::api::resource::v1::ResourceClaim;
+use kube::{Api, Client};
+use octavo_dra::claims::{AllocatedClaim, AllocatedDevice};
+use octavo_model::claim::{ClaimKey, ClaimUid};
+use octavo_model::id::ParseError;
+use thiserror::Error;
+
+use super::client::{self, RequestError};
+
+/// Client for the claims of a cluster.
+#[derive(Clone)]
+pub struct ResourceClaimClient {
+    client: Client,
+    driver: String,
+}
+
+/// Reason why a claim cannot be read.
+#[derive(Debug, Error)]
+pub enum ResourceClaimError {
+    /// The API server did not return it.
+    #[error("cannot read resource claim {namespace}/{name}")]
+    Request {
+        /// Namespace.
+        namespace: String,
+        /// Name.
+        name: String,
+        /// The cause.
+        #[source]
+        source: RequestError,
+    },
+    /// The API server returned it without a valid UID.
+    #[error("the API server returned a resource claim without a valid UID")]
+    Uid(#[source] ParseError),
+}
+
+impl std::fmt::Debug for ResourceClaimClient {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ResourceClaimClient").field("driver", &self.driver).finish_non_exhaustive()
+    }
+}
+
+impl ResourceClaimClient {
+    /// Creates a client for the claims of the cluster of `client`, which returns the devices of `driver` only.
+    pub fn new(client: Client, driver: &str) -> Self {
+        Self { client, driver: driver.to_owned() }
+    }
+
+    /// Reads the claim that now has the namespace and name of `key`; its UID may differ. `None` if there is none.
+    pub async fn read(&self, key: &ClaimKey) -> Result<Option<AllocatedClaim>, ResourceClaimError> {
+        let claims: Api<ResourceClaim> = Api::namespaced(self.client.clone(), &key.namespace);
+        let claim = client::request(claims.get_opt(&key.name)).await;
+        let claim = claim.map_err(|source| ResourceClaimError::Request {
+            namespace: key.namespace.clone(),
+            name: key.name.clone(),
+            source,
+        })?;
+        claim.map(|claim| allocated(claim, key, &self.driver)).transpose()
+    }
+}
+
+/// Returns the claim with the devices of `driver`.
+fn allocated(
+    claim: ResourceClaim,
+    key: &ClaimKey,
+    driver: &str,
+) -> Result<AllocatedClaim, ResourceClaimError> {
+    let uid = claim.metadata.uid.unwrap_or_default();
+    let uid: ClaimUid = uid.parse().map_err(ResourceClaimError::Uid)?;
+    let allocation = claim.status.and_then(|status| status.allocation);
+    let results = allocation.and_then(|allocation| allocation.devices?.results);
+    let own = results.into_iter().flatten().filter(|result| result.driver == driver);
+    let devices = own.map(|result| AllocatedDevice {
+        // A device for a subrequest has the name `<request>/<subrequest>`.
+        request: result.request.split('/').next().unwrap_or_default().to_owned(),
+        pool: result.pool,
+        device: result.device,
+    });
+    let key = ClaimKey { uid, ..key.clone() };
+    Ok(AllocatedClaim { key, devices: devices.collect() })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn devices_of_other_drivers_and_names_of_subrequests_are_dropped() {
+        let claim = serde_json::from_value(json!({
+            "metadata": {"name": "train", "uid": "uid-1"},
+            "spec": {},
+            "status": {"allocation": {"devices": {"results": [
+                {"request": "gpu/large", "driver": "gpu.octavo.dev", "pool": "p", "device": "gpu-a"},
+                {"request": "nic", "driver": "net.example.com", "pool": "p", "device": "nic-a"},
+            ]}}},
+        }));
+        let key = ClaimKey {
+            uid: "uid-0".parse().unwrap(),
+            namespace: "team".to_owned(),
+            name: "train".to_owned(),
+        };
+        let read = allocated(claim.unwrap(), &key, "gpu.octavo.dev").unwrap();
+        assert_eq!(read.key.uid.as_str(), "uid-1");
+        let device = AllocatedDevice {
+            request: "gpu".to_owned(),
+            pool: "p".to_owned(),
+            device: "gpu-a".to_owned(),
+        };
+        assert_eq!(read.devices, [device]);
+        let empty = serde_json::from_value(json!({"metadata": {"uid": "uid-1"}, "spec": {}}));
+        assert_eq!(allocated(empty.unwrap(), &key, "gpu.octavo.dev").unwrap().devices, []);
+    }
+}

@@ -1,0 +1,397 @@
+//! Claims of this node, shared by the kubelet plugin and the node's loop: the durable record, the instances to create,
+//! and the results of the engine's rounds.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use octavo_dra::claims::{
+    AllocatedClaim, NodeState, PrepareError, PreparedClaim, PreparedClaims, ReleasePolicy,
+};
+use octavo_dra::{DeviceName, DraDevice};
+use octavo_engine::durable::{self, DurableError};
+use octavo_engine::usage::UsageProbe;
+use octavo_kubelet::device_plugin::AllocationBlock;
+use octavo_kubelet::dra::{DeviceHealth, NodeDevices};
+use octavo_model::claim::{ClaimKey, ClaimUid};
+use octavo_model::holder::Holder;
+use octavo_model::id::PciAddress;
+use octavo_model::inventory::{Device, Inventory, NvmlState, Severity};
+use octavo_model::reason::Reason;
+use octavo_planner::layout::Targets;
+use octavo_planner::reconcile::NodeLayoutStatus;
+use octavo_toolkit::error::chain;
+use octavo_toolkit::files::{self, ReadError};
+use thiserror::Error;
+use tokio::sync::watch;
+use tracing::{error, info};
+
+/// The record in the state directory.
+const FILE_NAME: &str = "claims.json";
+/// A draft of the record.
+const DRAFT_FILE_NAME: &str = "claims.draft";
+/// A record that could not be read, for an administrator.
+const UNREADABLE_FILE_NAME: &str = "claims.unreadable";
+/// The file names pods' claims, so it is private.
+const MODE: u32 = 0o600;
+/// Maximum size of the record; a claim has less than a kilobyte.
+const MAX_RECORD_BYTES: u64 = 1 << 20;
+
+/// The claims of this node.
+#[derive(Debug)]
+pub struct ClaimStore {
+    pool: String,
+    policy: ReleasePolicy,
+    state: Mutex<StoreState>,
+    /// Number of changes that the node's loop must handle.
+    changes: watch::Sender<u64>,
+    rounds: watch::Sender<ClaimRound>,
+    devices: watch::Sender<Arc<NodeDevices>>,
+}
+
+#[derive(Debug, Default)]
+struct StoreState {
+    /// The record and its directory; `None` until this process owns the state directory.
+    record: Option<(PathBuf, PreparedClaims)>,
+    /// Instances that the Prepare calls in progress need.
+    creating: BTreeMap<ClaimUid, BTreeSet<DraDevice>>,
+    /// GPUs that the layout covers.
+    covered: BTreeSet<PciAddress>,
+}
+
+/// Result of a round of the node's loop.
+#[derive(Debug, Clone, Default)]
+pub struct ClaimRound {
+    /// Changes that the round handled.
+    pub generation: u64,
+    /// Whether this process owns the state directory.
+    pub is_owner: bool,
+    /// Reason why no claim can change devices now.
+    pub blocker: Option<String>,
+    /// Why devices could not be changed.
+    pub failures: BTreeMap<PciAddress, String>,
+    /// The hardware after the round.
+    pub inventory: Arc<Inventory>,
+}
+
+/// An attempt to prepare a claim.
+#[derive(Debug)]
+pub struct PrepareAttempt {
+    /// The recorded claim.
+    pub claim: PreparedClaim,
+    /// Instances that do not exist yet.
+    pub missing: BTreeSet<DraDevice>,
+    /// The change that a round of the node's loop must handle.
+    pub generation: u64,
+}
+
+/// Error while changing the record.
+#[derive(Debug, Error)]
+pub enum ClaimStoreError {
+    /// Another process owns the state directory.
+    #[error(
+        "this agent does not own the state directory, so another agent or command changes this node"
+    )]
+    NotOwner,
+    /// The claim cannot be prepared.
+    #[error(transparent)]
+    Refused(#[from] PrepareError),
+    /// The claim was released while it was being prepared.
+    #[error("the claim was released while it was being prepared")]
+    Released,
+    /// The record cannot be written.
+    #[error("cannot record the claim")]
+    Write(#[from] DurableError),
+}
+
+impl ClaimStore {
+    /// Creates a store for the claims of `pool`. It refuses every claim before [`Self::open`].
+    pub fn new(pool: String, policy: ReleasePolicy) -> Self {
+        let devices = NodeDevices { pool: pool.clone(), ..NodeDevices::default() };
+        Self {
+            pool,
+            policy,
+            state: Mutex::default(),
+            changes: watch::Sender::new(0),
+            rounds: watch::Sender::new(ClaimRound::default()),
+            devices: watch::Sender::new(Arc::new(devices)),
+        }
+    }
+
+    /// Reads the record in the state directory, which the caller owns. An unreadable record is moved aside: its
+    /// instances are then not Octavo's, and nothing destroys them.
+    pub fn open(&self, state_dir: &Path) -> Result<(), DurableError> {
+        let path = state_dir.join(FILE_NAME);
+        let record = match read(&path) {
+            Ok(record) => record,
+            Err(reason) => {
+                let aside = state_dir.join(UNREADABLE_FILE_NAME);
+                error!(path = %aside.display(), error = %chain(&reason), "cannot read the record of claims; moved aside");
+                std::fs::rename(&path, &aside).map_err(|source| DurableError {
+                    action: "move aside",
+                    path: path.clone(),
+                    source,
+                })?;
+                PreparedClaims::default()
+            }
+        };
+        if !record.claims.is_empty() {
+            info!(claims = record.claims.len(), "claims of an earlier agent are known");
+        }
+        self.lock().record = Some((state_dir.to_owned(), record));
+        self.notify();
+        Ok(())
+    }
+
+    /// Name of the pool.
+    pub fn pool(&self) -> &str {
+        &self.pool
+    }
+
+    /// The number of changes so far, for [`Self::finish_round`].
+    pub fn generation(&self) -> u64 {
+        *self.changes.borrow()
+    }
+
+    /// Subscribes to changes that need a round of the node's loop.
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+
+    /// Subscribes to the results of rounds.
+    pub fn rounds(&self) -> watch::Receiver<ClaimRound> {
+        self.rounds.subscribe()
+    }
+
+    /// Subscribes to the health of the devices.
+    pub fn devices(&self) -> watch::Receiver<Arc<NodeDevices>> {
+        self.devices.subscribe()
+    }
+
+    /// Returns the recorded claims.
+    pub fn claims(&self) -> Vec<ClaimKey> {
+        let state = self.lock();
+        let claims = state.record.iter().flat_map(|(_, record)| &record.claims);
+        let keys = claims.map(|(uid, claim)| ClaimKey {
+            uid: uid.clone(),
+            namespace: claim.namespace.clone(),
+            name: claim.name.clone(),
+        });
+        keys.collect()
+    }
+
+    /// Returns the devices of claims, for the published devices.
+    pub fn device_names(&self) -> BTreeSet<DeviceName> {
+        let state = self.lock();
+        state.record.as_ref().map(|(_, record)| record.device_names()).unwrap_or_default()
+    }
+
+    /// Returns the claims as users of `devices`.
+    pub fn holders(&self, devices: &[Device]) -> Vec<Holder> {
+        let state = self.lock();
+        state.record.as_ref().map(|(_, record)| record.holders(devices)).unwrap_or_default()
+    }
+
+    /// Adds the targets of claims to those of the layout, whose GPUs claims do not change.
+    pub fn with_targets(&self, inventory: &Inventory, layout: &Targets) -> Targets {
+        let mut state = self.lock();
+        let targets = layout.devices.iter().map(|device| device.pci);
+        state.covered = targets.chain(layout.unverified.iter().map(|one| one.pci)).collect();
+        let mut targets = layout.clone();
+        if let Some((_, record)) = &state.record {
+            let creating = state.creating.values().flatten().cloned().collect();
+            let own = record.targets(inventory, &creating, &state.covered, self.policy);
+            targets.devices.extend(own.devices);
+            targets.devices.sort_by_key(|target| target.pci);
+        }
+        targets
+    }
+
+    /// Publishes the result of a round that began at `generation`.
+    pub fn finish_round(
+        &self,
+        generation: u64,
+        inventory: &Arc<Inventory>,
+        status: &NodeLayoutStatus,
+        blocker: Option<String>,
+    ) {
+        let unsettled = status.devices.iter().filter(|device| {
+            !matches!(device.state.known(), Some(Reason::Applied | Reason::Applying))
+        });
+        let failures: BTreeMap<PciAddress, String> =
+            unsettled.map(|device| (device.pci, device.message.clone())).collect();
+        // An interrupted change may still create an instance that does not exist now.
+        let forgotten = failures.is_empty().then(|| {
+            self.update(|record| {
+                record.forget_absent(inventory);
+            })
+        });
+        if let Some(Err(error)) = forgotten {
+            // The record lists too much, which a later round repairs.
+            info!(error = %chain(&error), "the record of claims is outdated");
+        }
+        self.rounds.send_replace(ClaimRound {
+            generation,
+            is_owner: self.lock().record.is_some(),
+            blocker,
+            failures,
+            inventory: Arc::clone(inventory),
+        });
+        let devices = Arc::new(health(inventory, &self.pool));
+        self.devices.send_if_modified(|known| {
+            let differs = *known != devices;
+            *known = devices;
+            differs
+        });
+    }
+
+    /// Decides how to prepare a claim, records it and requests its missing instances.
+    pub fn prepare(
+        &self,
+        claim: &AllocatedClaim,
+        inventory: &Inventory,
+        (holders, holders_unknown): (&[Holder], Option<&str>),
+    ) -> Result<PrepareAttempt, ClaimStoreError> {
+        let mut state = self.lock();
+        let (_, record) = state.record.as_ref().ok_or(ClaimStoreError::NotOwner)?;
+        let node = NodeState {
+            inventory,
+            holders,
+            holders_unknown,
+            covered: &state.covered,
+            pool: &self.pool,
+        };
+        let preparation = record.prepare(claim, node)?;
+        let uid = &claim.key.uid;
+        let prepared = preparation.claim.clone();
+        write(&mut state, |record| record.record(uid, prepared))?;
+        state.creating.insert(uid.clone(), preparation.create.clone());
+        drop(state);
+        let generation = self.notify();
+        Ok(PrepareAttempt { claim: preparation.claim, missing: preparation.create, generation })
+    }
+
+    /// Ends the creation of the instances of a claim, whether it succeeded or not.
+    pub fn end_creation(&self, uid: &ClaimUid) {
+        self.lock().creating.remove(uid);
+    }
+
+    /// Marks a claim as prepared.
+    pub fn mark_prepared(&self, uid: &ClaimUid) -> Result<(), ClaimStoreError> {
+        let known = self.update(|record| {
+            record.mark_prepared(uid);
+            record.claims.contains_key(uid)
+        })?;
+        if known { Ok(()) } else { Err(ClaimStoreError::Released) }
+    }
+
+    /// Releases a claim. An unknown claim is released already.
+    pub fn release(&self, uid: &ClaimUid) -> Result<(), ClaimStoreError> {
+        let mut state = self.lock();
+        state.creating.remove(uid);
+        if state.record.is_none() {
+            return Err(ClaimStoreError::NotOwner);
+        }
+        let released = write(&mut state, |record| record.release(uid))?;
+        drop(state);
+        if released.is_some() {
+            self.notify();
+        }
+        Ok(())
+    }
+
+    fn update<T>(
+        &self,
+        change: impl FnOnce(&mut PreparedClaims) -> T,
+    ) -> Result<T, ClaimStoreError> {
+        write(&mut self.lock(), change)
+    }
+
+    fn notify(&self) -> u64 {
+        self.changes.send_modify(|count| *count = count.saturating_add(1));
+        self.generation()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, StoreState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Changes the record and then its file. If the file cannot be written, the record does not change.
+fn write<T>(
+    state: &mut StoreState,
+    change: impl FnOnce(&mut PreparedClaims) -> T,
+) -> Result<T, ClaimStoreError> {
+    let (dir, record) = state.record.as_mut().ok_or(ClaimStoreError::NotOwner)?;
+    let mut changed = record.clone();
+    let result = change(&mut changed);
+    if changed != *record {
+        // Serialization cannot fail: the type contains only numbers, strings, lists and maps with text keys.
+        let mut text = serde_json::to_string_pretty(&changed).unwrap_or_default();
+        text.push('\n');
+        durable::replace(&dir.join(FILE_NAME), &dir.join(DRAFT_FILE_NAME), text.as_bytes(), MODE)?;
+        *record = changed;
+    }
+    Ok(result)
+}
+
+fn read(path: &Path) -> Result<PreparedClaims, io::Error> {
+    let text = match files::text(path, MAX_RECORD_BYTES) {
+        Ok(text) => text,
+        Err(ReadError::Missing(_)) => return Ok(PreparedClaims::default()),
+        Err(error) => return Err(error.into()),
+    };
+    serde_json::from_str(&text).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+}
+
+/// Returns the health of all devices that claims can be allocated, including those of GPUs that the layout covers.
+fn health(inventory: &Inventory, pool: &str) -> NodeDevices {
+    let devices = octavo_dra::devices(inventory, &BTreeSet::new());
+    let devices = devices.iter().map(|device| {
+        let gpu = inventory.device(device.pci);
+        let bad = gpu.filter(|gpu| gpu.severity(&inventory.nvml) >= Some(Severity::Warning));
+        let problem = bad.map(|gpu| gpu.state(&inventory.nvml).as_str().to_owned());
+        DeviceHealth { device: device.name().to_string(), problem }
+    });
+    NodeDevices {
+        pool: pool.to_owned(),
+        devices: devices.collect(),
+        is_known: matches!(inventory.nvml, NvmlState::Ready(_)),
+    }
+}
+
+/// Usage on a node with claims: a prepared claim uses its devices.
+#[derive(Debug)]
+pub struct ClaimProbe {
+    inner: Arc<dyn UsageProbe>,
+    store: Arc<ClaimStore>,
+}
+
+impl ClaimProbe {
+    /// Combines the holders reported by `inner` with the claims in `store`.
+    pub fn new(inner: Arc<dyn UsageProbe>, store: Arc<ClaimStore>) -> Self {
+        Self { inner, store }
+    }
+}
+
+impl UsageProbe for ClaimProbe {
+    fn holders(&self, devices: &[Device]) -> Result<Vec<Holder>, String> {
+        let claims = self.store.holders(devices);
+        let mut all = self.inner.holders(devices)?;
+        all.extend(claims);
+        all.sort();
+        Ok(all)
+    }
+
+    fn describe(&self, holders: &mut [Holder]) {
+        self.inner.describe(holders);
+    }
+
+    fn block_allocation(&self, devices: &[PciAddress]) -> Option<AllocationBlock> {
+        self.inner.block_allocation(devices)
+    }
+}
+
+#[cfg(test)]
+mod tests;

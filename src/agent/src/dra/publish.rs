@@ -1,0 +1,71 @@
+//! Publishes the devices of this node as `ResourceSlices`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use octavo_dra::LastReadings;
+use octavo_dra::slices::NodeDevices;
+use octavo_hardware::pcie_root;
+use octavo_kube::resource_slices::ResourceSlicesHandle;
+use octavo_model::id::{NodeName, PciAddress};
+use octavo_model::inventory::{Inventory, NvmlState};
+use octavo_planner::layout::Targets;
+use octavo_planner::reconcile::NodeLayoutStatus;
+
+use super::claim_store::ClaimStore;
+
+/// Publication of the devices of a node.
+#[derive(Debug)]
+pub struct DraPublisher {
+    slices: Arc<ResourceSlicesHandle>,
+    node: NodeName,
+    sys_root: PathBuf,
+    readings: LastReadings,
+    /// Root complex of each GPU: it never changes, so it is read once.
+    pcie_roots: BTreeMap<PciAddress, Option<String>>,
+    claims: Arc<ClaimStore>,
+}
+
+impl DraPublisher {
+    /// Creates the publication; sysfs is mounted at `sys_root`. Devices in `claims` do not count as occupied by something
+    /// else.
+    pub fn new(
+        slices: Arc<ResourceSlicesHandle>,
+        node: NodeName,
+        sys_root: PathBuf,
+        claims: Arc<ClaimStore>,
+    ) -> Self {
+        let readings = LastReadings::default();
+        Self { slices, node, sys_root, readings, pcie_roots: BTreeMap::new(), claims }
+    }
+
+    /// Publishes the devices of the GPUs that the layout does not cover, if they differ from the published ones.
+    pub(crate) fn publish(&mut self, inventory: &Inventory, status: Option<&NodeLayoutStatus>) {
+        if inventory.nvml == NvmlState::Loading {
+            return;
+        }
+        let inventory = self.readings.complete(inventory);
+        for device in &inventory.devices {
+            let root = || pcie_root(&self.sys_root, device.pci);
+            self.pcie_roots.entry(device.pci).or_insert_with(root);
+        }
+        let known = self.pcie_roots.iter();
+        let pcie_roots = known.filter_map(|(pci, root)| Some((*pci, root.clone()?))).collect();
+        let targets = status.and_then(|status| status.targets.as_deref());
+        let devices = NodeDevices {
+            node: &self.node,
+            inventory: &inventory,
+            covered: &targets.map(covered).unwrap_or_default(),
+            claimed: &self.claims.device_names(),
+            pcie_roots: &pcie_roots,
+        };
+        self.slices.set(devices.slices());
+    }
+}
+
+/// Returns the GPUs that rules of the layout select.
+fn covered(targets: &Targets) -> BTreeSet<PciAddress> {
+    let devices = targets.devices.iter().map(|device| device.pci);
+    devices.chain(targets.unverified.iter().map(|device| device.pci)).collect()
+}

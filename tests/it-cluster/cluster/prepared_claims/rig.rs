@@ -1,0 +1,300 @@
+//! A machine whose agent serves claims, and the kubelet that calls it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use nvml_sim::model::World;
+use octavo_dra::{DraDevice, DraDeviceKind};
+use octavo_kubelet::proto::dra::dra_plugin_client::DraPluginClient;
+use octavo_kubelet::proto::dra::{
+    Claim as ApiClaim, Device, NodePrepareResourcesRequest, NodeUnprepareResourcesRequest,
+};
+use octavo_kubelet::proto::dra_health::dra_resource_health_client::DraResourceHealthClient;
+use octavo_kubelet::proto::dra_health::{HealthStatus, NodeWatchResourcesRequest};
+use octavo_model::inventory::Inventory;
+use serde_json::{Value, json};
+use tokio::runtime::{Builder, Runtime};
+use tokio_stream::StreamExt;
+use tonic::transport::{Channel, Endpoint};
+
+use crate::cdi_runtime::RUNTIME;
+use crate::cluster::Api;
+use crate::cluster::nodes::Nodes;
+use crate::cluster::objects::TestNode;
+use crate::node::Node;
+use crate::process::Program;
+use crate::record;
+use crate::time_limits::{Finish, TIME_LIMIT};
+
+/// A GPU with MIG mode on and no instance.
+pub(super) const ONE: &str = "- {board: A100_40GB, mig: enabled}\n";
+/// Logged when the kubelet can call.
+pub(super) const SERVING: &str = "serving resource claims";
+
+/// A claim of the API server.
+#[derive(Clone)]
+pub(super) struct Claim {
+    pub(super) uid: String,
+    pub(super) name: String,
+}
+
+/// A machine and its Node.
+pub(super) struct ClaimRig {
+    pub(super) api: &'static Api,
+    node: String,
+    /// The kubelet's directory.
+    kubelet: PathBuf,
+    machine: Node,
+    namespace: String,
+    pub(super) runtime: Runtime,
+    /// The Node, if no real kubelet has one.
+    _node: Option<TestNode>,
+}
+
+impl ClaimRig {
+    pub(super) fn new(api: &'static Api, gpus: &str) -> Self {
+        let node = api.node("claims");
+        let machine = Node::new(gpus);
+        let kubelet = machine.machine.path().join("kubelet-dir");
+        let name = node.name().to_owned();
+        Self::build(api, (name, kubelet, Some(node)), machine)
+    }
+
+    /// A simulated machine whose agent serves the real kubelet of a node.
+    pub(super) fn with_kubelet(nodes: &'static Nodes, node: &str, gpus: &str) -> Self {
+        Self::build(nodes.api(), (node.to_owned(), nodes.kubelet(node), None), Node::new(gpus))
+    }
+
+    fn build(
+        api: &'static Api,
+        (node, kubelet, object): (String, PathBuf, Option<TestNode>),
+        machine: Node,
+    ) -> Self {
+        let proc = machine.machine.path().join("proc");
+        record::show_all(&proc);
+        let devices = "Character devices:\n195 nvidia\n195 nvidiactl\n235 nvidia-caps\n\nBlock devices:\n  8 sd\n";
+        fs::write(proc.join("devices"), devices).unwrap();
+        // Source: the driver's file, which has all instances whether or not they exist.
+        let mut table = String::from("config 1\nmonitor 2\n");
+        for instance in 0..15 {
+            let minor = 3 + instance * 9;
+            table.push_str(&format!("gpu0/gi{instance}/access {minor}\n"));
+            table.push_str(&format!("gpu0/gi{instance}/ci0/access {}\n", minor + 1));
+        }
+        fs::create_dir_all(proc.join("driver/nvidia-caps")).unwrap();
+        fs::write(proc.join("driver/nvidia-caps/mig-minors"), table).unwrap();
+        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+        let namespace = api.namespace();
+        Self { api, node, kubelet, machine, namespace, runtime, _node: object }
+    }
+
+    pub(super) fn machine(&self) -> &Node {
+        &self.machine
+    }
+
+    pub(super) fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    fn path(&self) -> &Path {
+        self.machine.machine.path()
+    }
+
+    pub(super) fn cdi_dir(&self) -> PathBuf {
+        self.path().join("cdi")
+    }
+
+    pub(super) fn pool(&self) -> String {
+        format!("{}/gpu.octavo.dev", self.node)
+    }
+
+    /// The agent, not started.
+    pub(super) fn agent(&self, arguments: &[&str]) -> Command {
+        let mut command = self.machine.agent(&["--interval=200ms", "--follow-node", "--dra"]);
+        command.arg("--kubeconfig").arg(self.api.kubeconfig()).arg("--node-name").arg(&self.node);
+        command.args(arguments).arg("--kubelet-dir").arg(&self.kubelet);
+        command.arg("--cdi-dir").arg(self.cdi_dir());
+        command
+    }
+
+    /// The agent once it serves the kubelet.
+    pub(super) fn start(&self, arguments: &[&str]) -> Program {
+        let mut agent = Program::start(&mut self.agent(arguments));
+        agent.expect_log(SERVING);
+        agent
+    }
+
+    pub(super) fn inventory(&self) -> Inventory {
+        self.runtime.block_on(self.machine.machine.observe())
+    }
+
+    fn device_where(&self, which: impl Fn(&DraDevice) -> bool) -> String {
+        let devices = octavo_dra::devices(&self.inventory(), &std::collections::BTreeSet::new());
+        devices.into_iter().find(which).unwrap().name().to_string()
+    }
+
+    /// Name of the device of this profile at this slice.
+    pub(super) fn device(&self, name: &str, start: u32) -> String {
+        self.device_where(|device| {
+            matches!(&device.what, DraDeviceKind::Partition { profile, placement, .. }
+                if profile.to_string() == name && placement.start == start)
+        })
+    }
+
+    /// Name of the whole GPU.
+    pub(super) fn whole_device(&self) -> String {
+        self.device_where(|device| device.what == DraDeviceKind::Gpu)
+    }
+
+    /// Creates a claim that is allocated these devices of this node.
+    pub(super) fn claim(&self, name: &str, devices: &[&str]) -> Claim {
+        self.claim_in_pool(name, &self.pool(), devices)
+    }
+
+    pub(super) fn claim_in_pool(&self, name: &str, pool: &str, devices: &[&str]) -> Claim {
+        let api = self.api;
+        let request = json!({"name": "gpu", "exactly": {"deviceClassName": "gpu.octavo.dev"}});
+        let claim = api.create(&json!({
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "ResourceClaim",
+            "metadata": {"name": name, "namespace": self.namespace},
+            "spec": {"devices": {"requests": [request]}},
+        }));
+        let results = devices.iter().map(|device| {
+            json!({"request": "gpu", "driver": "gpu.octavo.dev", "pool": pool, "device": device})
+        });
+        let results: Vec<Value> = results.collect();
+        if !results.is_empty() {
+            let status = json!({"status": {"allocation": {"devices": {"results": results}}}});
+            api.kubectl(&[
+                "patch",
+                "resourceclaim",
+                name,
+                "-n",
+                &self.namespace,
+                "--subresource=status",
+                "--type=merge",
+                "-p",
+                &status.to_string(),
+            ]);
+        }
+        Claim { uid: claim["metadata"]["uid"].as_str().unwrap().to_owned(), name: name.to_owned() }
+    }
+
+    /// Deletes a claim.
+    pub(super) fn delete(&self, claim: &Claim) {
+        let none = "{\"status\": {\"allocation\": null}}";
+        let patch = ["--subresource=status", "--type=merge", "-p", none];
+        let name = ["resourceclaim", &claim.name, "-n", &self.namespace];
+        self.api.kubectl(&[&["patch"][..], &name, &patch].concat());
+        self.api.kubectl(&[&["delete"][..], &name].concat());
+    }
+
+    fn api_claim(&self, claim: &Claim) -> ApiClaim {
+        ApiClaim {
+            namespace: self.namespace.clone(),
+            uid: claim.uid.clone(),
+            name: claim.name.clone(),
+        }
+    }
+
+    async fn connect(&self) -> Option<Channel> {
+        let socket = self.kubelet.join("plugins/gpu.octavo.dev/dra.sock");
+        let endpoint = Endpoint::try_from(format!("unix://{}", socket.display())).unwrap();
+        endpoint.timeout(TIME_LIMIT).connect().await.ok()
+    }
+
+    /// Calls Prepare. `None` if the agent ends before it answers.
+    pub(super) fn try_prepare(&self, claim: &Claim) -> Option<Result<Vec<Device>, String>> {
+        let request = NodePrepareResourcesRequest { claims: vec![self.api_claim(claim)] };
+        let response = self.runtime.block_on(async {
+            let mut client = DraPluginClient::new(self.connect().await?);
+            client.node_prepare_resources(request).await.ok()
+        });
+        let mut claims = response?.into_inner().claims;
+        let one = claims.remove(&claim.uid).unwrap();
+        Some(if one.error.is_empty() { Ok(one.devices) } else { Err(one.error) })
+    }
+
+    #[track_caller]
+    pub(super) fn prepare(&self, claim: &Claim) -> Result<Vec<Device>, String> {
+        self.try_prepare(claim).unwrap()
+    }
+
+    /// Calls Unprepare. `None` if the agent ends before it answers.
+    pub(super) fn try_unprepare(&self, claim: &Claim) -> Option<Result<(), String>> {
+        let request = NodeUnprepareResourcesRequest { claims: vec![self.api_claim(claim)] };
+        let response = self.runtime.block_on(async {
+            let mut client = DraPluginClient::new(self.connect().await?);
+            client.node_unprepare_resources(request).await.ok()
+        });
+        let error = response?.into_inner().claims.remove(&claim.uid).unwrap().error;
+        Some(if error.is_empty() { Ok(()) } else { Err(error) })
+    }
+
+    #[track_caller]
+    pub(super) fn unprepare(&self, claim: &Claim) -> Result<(), String> {
+        self.try_unprepare(claim).unwrap()
+    }
+
+    /// The devices of the first health message, and whether each is healthy.
+    pub(super) fn health(&self) -> Vec<(String, bool)> {
+        let first = self.runtime.block_on(async {
+            let mut client = DraResourceHealthClient::new(self.connect().await?);
+            let stream = client.node_watch_resources(NodeWatchResourcesRequest {}).await.ok()?;
+            stream.into_inner().next().await?.ok()
+        });
+        let devices = first.unwrap().devices.into_iter().map(|one| {
+            (one.device.unwrap().device_name, one.health == i32::from(HealthStatus::Healthy))
+        });
+        devices.collect()
+    }
+
+    /// The container that a runtime creates with these CDI devices.
+    #[track_caller]
+    pub(super) fn container(&self, ids: &[String]) -> Value {
+        let output = Command::new(RUNTIME.build()).arg(self.cdi_dir()).args(ids).finish();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+
+    pub(super) fn has_spec(&self, claim: &Claim) -> bool {
+        self.cdi_dir().join(format!("octavo.dev-claim_{}.json", claim.uid)).exists()
+    }
+
+    /// The instances of the GPU, with their first slice.
+    pub(super) fn geometry(&self) -> Vec<(String, u32)> {
+        self.machine.geometry(0)
+    }
+
+    #[track_caller]
+    pub(super) fn await_geometry(&self, wanted: &[&str]) {
+        self.machine.await_geometry(0, wanted);
+    }
+
+    /// UUIDs of the MIG devices.
+    pub(super) fn uuids(&self) -> Vec<String> {
+        let inventory = self.inventory();
+        let parts = inventory.devices[0].mig.compute_instances();
+        parts.map(|(_, one)| one.uuid.as_ref().unwrap().to_string()).collect()
+    }
+
+    pub(super) fn add_process(&self, pid: u32) {
+        let process = super::process(&self.inventory(), pid);
+        self.machine.machine.change(|world| world.add_process(process));
+    }
+
+    pub(super) fn remove_process(&self, pid: u32) {
+        self.machine.machine.change(|world| world.remove_process(pid));
+    }
+
+    /// Restarts the machine. MIG mode of this board survives, instances and the runtime's directory do not.
+    pub(super) fn reboot(&self) {
+        self.machine.machine.change(|world: &mut World| {
+            world.reboot();
+            Ok(())
+        });
+        fs::remove_dir_all(self.cdi_dir()).unwrap();
+    }
+}
