@@ -66,7 +66,7 @@ async fn run(settings: &AgentSettings, level: LogLevelHandle) -> Result<(), Box<
     let toggles = signal(SignalKind::user_defined1())?;
     tasks.spawn(toggle_log_level(level.clone(), toggles));
     let node = match &settings.cluster {
-        Some(cluster) => Some(node::connect(cluster, settings.sharing.usage, &mut tasks).await?),
+        Some(cluster) => Some(node::connect(cluster, &settings.sharing, &mut tasks).await?),
         None => None,
     };
     if let Some(then) = settings.cleanup {

@@ -163,7 +163,7 @@ fn canonical(mut value: u64, step: u64, units: &[&str]) -> Quantity {
     }
     let mut units = units.iter();
     let mut unit = units.next().copied().unwrap_or_default();
-    while value % step == 0
+    while value.is_multiple_of(step)
         && let Some(next) = units.next()
     {
         value /= step;

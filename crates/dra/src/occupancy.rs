@@ -30,14 +30,13 @@ const PARTITIONS_UNKNOWN: &str = "partitions-unknown";
 
 /// Returns the taint of all devices of an unhealthy GPU.
 pub(crate) fn unhealthy(device: &Device, nvml: &NvmlState) -> Option<DeviceTaint> {
-    let partial = |state: &MigState| state.geometry == Completeness::Partial;
-    match device.state(nvml) {
-        DeviceState::Ok | DeviceState::Partial | DeviceState::NotRead => {
-            let unknown = device.mig.state().is_some_and(partial);
-            unknown.then(|| taint(UNHEALTHY, PARTITIONS_UNKNOWN))
-        }
-        state => Some(taint(UNHEALTHY, state.as_str())),
+    let state = device.state(nvml);
+    if !matches!(state, DeviceState::Ok | DeviceState::Partial | DeviceState::NotRead) {
+        return Some(taint(UNHEALTHY, state.as_str()));
     }
+    let mig = device.mig.state();
+    let unknown = mig.is_some_and(|mig| mig.geometry == Completeness::Partial);
+    unknown.then(|| taint(UNHEALTHY, PARTITIONS_UNKNOWN))
 }
 
 /// Returns the taint of a whole GPU that a process uses although no claim holds it.

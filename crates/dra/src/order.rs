@@ -72,7 +72,10 @@ mod tests {
         for (profile, place) in ordered(&catalog, &counters) {
             let name = profile.name.to_string();
             match names.last_mut().filter(|last| last.starts_with(&format!("{name} "))) {
-                Some(last) => last.push_str(&format!(" {}", place.start)),
+                Some(last) => {
+                    last.push(' ');
+                    last.push_str(&place.start.to_string());
+                }
                 None => names.push(format!("{name} {}", place.start)),
             }
         }

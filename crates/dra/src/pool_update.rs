@@ -163,7 +163,7 @@ mod tests {
         publish(&mut published, first);
         let mut numa = other.clone();
         numa.numa_node = Some(1);
-        let changed = desired(&[one.clone(), numa]);
+        let changed = desired(&[one, numa]);
         let update = PoolUpdate::new(&published, &changed);
         assert_eq!(writes(&update), (vec![1], 0));
         publish(&mut published, update);
@@ -187,9 +187,13 @@ mod tests {
         // Only the first slice of the next generation was written.
         published.values_mut().next().unwrap().spec.pool.generation = 2;
         assert_eq!(writes(&PoolUpdate::new(&published, &all)), (vec![3, 3, 3], 0));
-        published.values_mut().for_each(|slice| slice.spec.pool.generation = 2);
+        for slice in published.values_mut() {
+            slice.spec.pool.generation = 2;
+        }
         assert!(PoolUpdate::new(&published, &all).is_empty());
-        published.values_mut().for_each(|slice| slice.metadata.owner_references = None);
+        for slice in published.values_mut() {
+            slice.metadata.owner_references = None;
+        }
         assert_eq!(writes(&PoolUpdate::new(&published, &all)), (vec![3, 3, 3], 0));
     }
 

@@ -70,7 +70,7 @@ mod tests {
     fn gpu_that_fails_keeps_its_devices() {
         let mut readings = LastReadings::default();
         let (one, other, third) = (gpu("0000:01:00.0"), gpu("0000:02:00.0"), gpu("0000:03:00.0"));
-        let all = node([one.clone(), other.clone(), third.clone()]);
+        let all = node([one.clone(), other, third.clone()]);
         assert_eq!(readings.complete(&all), all);
         let mut failing = one;
         failing.mig = Mig::Unknown;

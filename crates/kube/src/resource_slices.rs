@@ -193,12 +193,12 @@ impl ResourceSlicePublisher {
     /// Takes the slices to the desired state. Returns the number of writes.
     async fn write(&mut self, desired: &[ResourceSlice]) -> Result<usize, PublishError> {
         let owner = self.owner().await?;
-        let mut owned = desired.to_vec();
-        for slice in &mut owned {
+        let mut slices = desired.to_vec();
+        for slice in &mut slices {
             slice.metadata.owner_references = Some(vec![owner.clone()]);
         }
         let published = self.published.get_or_insert_default();
-        let PoolUpdate { apply, delete } = PoolUpdate::new(published, &owned);
+        let PoolUpdate { apply, delete } = PoolUpdate::new(published, &slices);
         let count = apply.len().saturating_add(delete.len());
         for slice in apply {
             let name = slice.metadata.name.clone().unwrap_or_default();

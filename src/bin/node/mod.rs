@@ -17,7 +17,7 @@ use octavo_agent::node_sink::{NodeFeatureSink, NodeSink, ONESHOT_TIMEOUT};
 use octavo_agent::partitioning::Partitioning;
 use octavo_agent::settings::{
     AgentSettings, ClusterSettings, DeviceProvider, LabelSink as LabelTarget, PublishingSettings,
-    UsageSettings,
+    SharingSettings,
 };
 use octavo_agent::sharing::SharingBackend;
 use octavo_agent::sharing::hand_off::{HandOffBackend, HandOffSettings};
@@ -61,7 +61,7 @@ type SinkAndNode = (Box<dyn LabelSink>, Option<NodeClient>);
 /// error.
 pub(crate) async fn connect(
     settings: &ClusterSettings,
-    usage: UsageSettings,
+    sharing: &SharingSettings,
     tasks: &mut JoinSet<()>,
 ) -> Result<ClusterHandles, Box<dyn Error>> {
     let client = client::connect_agent(settings.kubeconfig.as_deref()).await?;
@@ -75,7 +75,7 @@ pub(crate) async fn connect(
         tasks.spawn(evictor.run());
         eviction_handle
     });
-    let pods = usage.pod_events.then(|| {
+    let pods = sharing.usage.pod_events.then(|| {
         let (pods, recorder) = PodEventsHandle::new(client.clone(), &settings.node);
         tasks.spawn(recorder.run());
         pods
@@ -85,7 +85,7 @@ pub(crate) async fn connect(
         tasks.spawn(writer.run());
         feature_handle
     });
-    let slices = settings.publishes_slices.then(|| {
+    let slices = sharing.dra.then(|| {
         let (slices, publisher) = ResourceSlicePublisher::new(client.clone(), &settings.node);
         tasks.spawn(publisher.run());
         Arc::new(slices)

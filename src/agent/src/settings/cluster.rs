@@ -121,8 +121,6 @@ pub struct ClusterSettings {
     pub watches_node: bool,
     /// Whether labels are written to the node's NodeFeature.
     pub writes_node_feature: bool,
-    /// Whether ResourceSlices are published.
-    pub publishes_slices: bool,
     /// The other program whose labels are honored.
     pub compat: Compat,
     /// Whether a taint keeps pods away until the layout is applied.
@@ -162,7 +160,6 @@ impl ClusterArgs {
             node: node()?,
             watches_node: follows,
             writes_node_feature: sink == LabelSink::NodeFeature,
-            publishes_slices,
             compat: self.compat.unwrap_or_default(),
             taint: self.taint_not_ready,
             drain,

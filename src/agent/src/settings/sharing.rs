@@ -113,8 +113,8 @@ pub struct SharingSettings {
 
     /// Offer the GPUs that no layout covers to Dynamic Resource Allocation (experimental)
     ///
-    /// Publishes ResourceSlices of the driver gpu.octavo.dev. With MIG mode on, a GPU offers every possible partition;
-    /// with MIG mode off, it is one device. Excludes --sharing embedded and hand-off.
+    /// The driver is gpu.octavo.dev. With MIG mode on, a GPU offers every possible partition; with MIG mode off, it is one
+    /// device. Excludes --sharing embedded and hand-off.
     #[arg(long, env = "OCTAVO_DRA", conflicts_with = "oneshot")]
     pub dra: bool,
 
