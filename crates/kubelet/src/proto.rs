@@ -30,7 +30,6 @@ pub mod device_plugin {
 /// The kubelet's package `k8s.io.kubelet.pkg.apis.dra.v1`: the DRA API, through which the kubelet prepares claims.
 #[expect(
     missing_docs,
-    clippy::all,
     clippy::pedantic,
     clippy::clone_on_ref_ptr,
     clippy::allow_attributes,
@@ -57,7 +56,6 @@ pub mod dra_health {
 
 /// The kubelet's package `pluginregistration`: the kubelet asks each socket of its registration directory for its plugin.
 #[expect(
-    clippy::all,
     clippy::pedantic,
     clippy::clone_on_ref_ptr,
     clippy::allow_attributes,

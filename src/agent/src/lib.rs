@@ -332,7 +332,7 @@ async fn claims_changed(claims: &mut Option<watch::Receiver<u64>>) {
     {
         return;
     }
-    pending().await
+    pending::<()>().await;
 }
 
 fn handle_command(

@@ -22,7 +22,7 @@ pub struct DraSettings {
     )]
     pub release: ReleasePolicy,
 
-    /// Directory of the kubelet, with plugins and plugins_registry; for --dra
+    /// Directory of the kubelet, in which it looks for plugins; for --dra
     #[arg(
         long,
         value_name = "DIR",
