@@ -96,7 +96,7 @@ impl Program {
 
     /// Returns whether it has exited.
     pub(crate) fn has_ended(&mut self) -> bool {
-        self.child.try_wait().unwrap().is_some()
+        matches!(self.child.try_wait(), Ok(Some(_)))
     }
 
     /// Waits until it exits by itself.
@@ -116,7 +116,9 @@ impl Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        let _gone_already = self.child.kill();
+        if !self.has_ended() {
+            let _gone_already = self.child.kill();
+        }
         let _gone_already = self.child.wait();
     }
 }
