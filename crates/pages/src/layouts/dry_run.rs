@@ -149,8 +149,8 @@ pub(crate) async fn show(
     let mut form = filter_form(&address, &types, &request.query, true);
     form.selects.retain(|select| ["type", "state", "layoutState"].contains(&select.name));
     // The first field of the form is the layout to plan.
-    let states = form.selects.iter_mut().filter(|select| select.name == "layoutState");
-    states.for_each(|select| select.label = "Layout state");
+    let layout_states = form.selects.iter_mut().filter(|select| select.name == "layoutState");
+    layout_states.for_each(|select| select.label = "Layout state");
     let clear = FILTERS.iter().fold(address.clone(), |address, name| address.without(name));
     form.clear = moved(&clear.with("continue", ""), PATH);
     let shown: Vec<&str> = form.selects.iter().map(|select| select.name).collect();

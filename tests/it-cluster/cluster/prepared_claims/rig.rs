@@ -76,12 +76,14 @@ impl ClaimRig {
         let devices = "Character devices:\n195 nvidia\n195 nvidiactl\n235 nvidia-caps\n\nBlock devices:\n  8 sd\n";
         fs::write(proc.join("devices"), devices).unwrap();
         // Source: the driver's file, which has all instances whether or not they exist.
-        let mut table = String::from("config 1\nmonitor 2\n");
-        for instance in 0..15 {
+        let instances = (0..15).map(|instance| {
             let minor = 3 + instance * 9;
-            table.push_str(&format!("gpu0/gi{instance}/access {minor}\n"));
-            table.push_str(&format!("gpu0/gi{instance}/ci0/access {}\n", minor + 1));
-        }
+            format!(
+                "gpu0/gi{instance}/access {minor}\ngpu0/gi{instance}/ci0/access {}\n",
+                minor + 1
+            )
+        });
+        let table = format!("config 1\nmonitor 2\n{}", instances.collect::<String>());
         fs::create_dir_all(proc.join("driver/nvidia-caps")).unwrap();
         fs::write(proc.join("driver/nvidia-caps/mig-minors"), table).unwrap();
         let runtime = Builder::new_current_thread().enable_all().build().unwrap();
