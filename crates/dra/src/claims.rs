@@ -120,8 +120,10 @@ impl PreparedClaims {
         changed.map(|claim| claim.state = ClaimState::Prepared).is_some()
     }
 
-    /// Records a claim. Its devices are no longer released.
+    /// Records a claim. Its devices are no longer released. If the claim was recorded with other devices before, the
+    /// instances that Octavo created for these are released.
     pub fn record(&mut self, uid: &ClaimUid, claim: PreparedClaim) {
+        self.release(uid);
         self.released.retain(|released| claim.devices.iter().all(|one| one.device != *released));
         self.claims.insert(uid.clone(), claim);
     }
@@ -135,10 +137,17 @@ impl PreparedClaims {
     }
 
     /// Forgets released instances that no longer exist. Returns whether there were any. Nothing is forgotten of a GPU
-    /// whose state cannot be read.
-    pub fn forget_absent(&mut self, inventory: &Inventory) -> bool {
+    /// whose state cannot be read, or that is in `unsettled`.
+    pub fn forget_absent(
+        &mut self,
+        inventory: &Inventory,
+        unsettled: &BTreeSet<PciAddress>,
+    ) -> bool {
         let before = self.released.len();
         self.released.retain(|released| {
+            if unsettled.contains(&released.pci) {
+                return true;
+            }
             let device = inventory.device(released.pci).filter(|_| is_ready(inventory));
             match device.filter(|device| is_readable(device)).and_then(|one| one.mig.state()) {
                 None => true,

@@ -12,7 +12,6 @@ mod readings;
 pub mod slices;
 
 pub use device::{DeviceName, DraDevice, DraDeviceKind, devices};
-pub use occupancy::{OCCUPIED, UNHEALTHY};
 pub use pool_update::{PoolUpdate, dropped_fields};
 pub use readings::LastReadings;
 

@@ -17,9 +17,9 @@ use crate::counters::Counters;
 use crate::device::{DeviceName, DraDevice, DraDeviceKind};
 
 /// Key of the taint of devices of unhealthy GPUs; its value is the state of the GPU.
-pub const UNHEALTHY: &str = "octavo.dev/unhealthy";
+pub(crate) const UNHEALTHY: &str = "octavo.dev/unhealthy";
 /// Key of the taint of devices that something outside DRA occupies.
-pub const OCCUPIED: &str = "octavo.dev/occupied";
+pub(crate) const OCCUPIED: &str = "octavo.dev/occupied";
 
 /// A process without a claim uses the device, or a partition that cannot exist beside it.
 const IN_USE: &str = "in-use";

@@ -44,7 +44,8 @@ impl PoolUpdate {
     }
 
     /// Returns whether there is nothing to write.
-    pub fn is_empty(&self) -> bool {
+    #[cfg(test)]
+    fn is_empty(&self) -> bool {
         self.apply.is_empty() && self.delete.is_empty()
     }
 }

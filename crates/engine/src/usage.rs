@@ -246,7 +246,7 @@ pub async fn all_holders(
             Err(reason) => (named, Some(reason)),
         };
         usage_probe.describe(&mut all);
-        (holder::merge_pods(all), unknown_reason)
+        (all, unknown_reason)
     });
     match timeout(SCAN_TIMEOUT, query).await {
         Ok(Ok(users)) => users,

@@ -84,6 +84,8 @@ pub struct NodePlanRow {
     pub disruption: Disruption,
     /// Why devices are blocked or do not support the layout, or why there is no plan.
     pub problems: Vec<NodePlanProblem>,
+    /// Human-readable warnings about the plan.
+    pub warnings: Vec<String>,
 }
 
 /// Obstacle to a layout on a node.
@@ -131,6 +133,13 @@ impl NodePlanRow {
         Self { problems: vec![NodePlanProblem::new(None, reason)], ..Self::empty(node, stale) }
     }
 
+    /// Adds a warning about the plan.
+    #[must_use]
+    pub fn with_warning(mut self, warning: &str) -> Self {
+        self.warnings.push(warning.to_owned());
+        self
+    }
+
     fn empty(node: &str, stale: bool) -> Self {
         Self {
             node: node.to_owned(),
@@ -142,6 +151,7 @@ impl NodePlanRow {
             created: 0,
             disruption: Disruption::None,
             problems: Vec::new(),
+            warnings: Vec::new(),
         }
     }
 }

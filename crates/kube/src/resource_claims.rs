@@ -33,6 +33,16 @@ pub enum ResourceClaimError {
     /// The API server returned it without a valid UID.
     #[error("the API server returned a resource claim without a valid UID")]
     Uid(#[source] ParseError),
+    /// A request has administrative access, which is not supported.
+    #[error(
+        "request {0} has adminAccess, which Octavo does not support; request the device without it"
+    )]
+    AdminAccess(String),
+    /// The claim has configuration for the driver, which is not supported.
+    #[error(
+        "the claim has opaque configuration for the driver {0}, which Octavo does not support; remove it"
+    )]
+    OpaqueConfig(String),
 }
 
 impl std::fmt::Debug for ResourceClaimClient {
@@ -60,6 +70,9 @@ impl ResourceClaimClient {
     }
 }
 
+/// Name of NVIDIA's driver, whose configuration is refused instead of ignored.
+const NVIDIA_DRIVER: &str = "gpu.nvidia.com";
+
 /// Returns the claim with the devices of `driver`.
 fn allocated(
     claim: ResourceClaim,
@@ -69,13 +82,26 @@ fn allocated(
     let uid = claim.metadata.uid.unwrap_or_default();
     let uid: ClaimUid = uid.parse().map_err(ResourceClaimError::Uid)?;
     let allocation = claim.status.and_then(|status| status.allocation);
-    let results = allocation.and_then(|allocation| allocation.devices?.results);
-    let own = results.into_iter().flatten().filter(|result| result.driver == driver);
-    let devices = own.map(|result| AllocatedDevice {
+    let allocation = allocation.and_then(|allocation| allocation.devices).unwrap_or_default();
+    let results = allocation.results.unwrap_or_default();
+    // Claims for NVIDIA's driver may have its configuration; it belongs to that driver if the claim has devices of it.
+    let is_ours = |name: &str| {
+        name == driver || (name == NVIDIA_DRIVER && results.iter().all(|one| one.driver != name))
+    };
+    let own: Vec<_> = results.iter().filter(|result| result.driver == driver).collect();
+    if let Some(result) = own.iter().find(|result| result.admin_access == Some(true)) {
+        return Err(ResourceClaimError::AdminAccess(result.request.clone()));
+    }
+    let configs = allocation.config.unwrap_or_default();
+    let mut opaque = configs.iter().filter_map(|config| config.opaque.as_ref());
+    if let Some(config) = opaque.find(|config| !own.is_empty() && is_ours(&config.driver)) {
+        return Err(ResourceClaimError::OpaqueConfig(config.driver.clone()));
+    }
+    let devices = own.into_iter().map(|result| AllocatedDevice {
         // A device for a subrequest has the name `<request>/<subrequest>`.
         request: result.request.split('/').next().unwrap_or_default().to_owned(),
-        pool: result.pool,
-        device: result.device,
+        pool: result.pool.clone(),
+        device: result.device.clone(),
     });
     let key = ClaimKey { uid, ..key.clone() };
     Ok(AllocatedClaim { key, devices: devices.collect() })
@@ -83,7 +109,7 @@ fn allocated(
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
 
@@ -110,6 +136,26 @@ mod tests {
             device: "gpu-a".to_owned(),
         };
         assert_eq!(read.devices, [device]);
+        let with = |result: Value, config: Value| {
+            let allocation = json!({"devices": {"results": [result], "config": [config]}});
+            let claim = json!({
+                "metadata": {"name": "train", "uid": "uid-1"}, "spec": {},
+                "status": {"allocation": allocation},
+            });
+            allocated(serde_json::from_value(claim).unwrap(), &key, "gpu.octavo.dev")
+        };
+        let result = |driver: &str, admin: bool| json!({"request": "gpu", "driver": driver, "pool": "p", "device": "gpu-a", "adminAccess": admin});
+        let config = |driver: &str| json!({"source": "FromClaim", "opaque": {"driver": driver, "parameters": {"kind": "GpuConfig"}}});
+        let admin = with(result("gpu.octavo.dev", true), config("net.example.com"));
+        assert!(matches!(admin, Err(ResourceClaimError::AdminAccess(request)) if request == "gpu"));
+        for driver in ["gpu.octavo.dev", "gpu.nvidia.com"] {
+            let refused = with(result("gpu.octavo.dev", false), config(driver));
+            assert!(
+                matches!(refused, Err(ResourceClaimError::OpaqueConfig(name)) if name == driver)
+            );
+        }
+        let foreign = with(result("gpu.nvidia.com", false), config("gpu.nvidia.com")).unwrap();
+        assert_eq!(foreign.devices, []);
         let empty = serde_json::from_value(json!({"metadata": {"uid": "uid-1"}, "spec": {}}));
         assert_eq!(allocated(empty.unwrap(), &key, "gpu.octavo.dev").unwrap().devices, []);
     }

@@ -77,18 +77,13 @@ impl Holder {
         self.details.pid.is_none() && pod.is_some_and(|pod| pod.name.is_some())
     }
 
-    /// Returns `true` if `process` is a process of the same pod, known by name, at the same place.
-    fn is_pod_of(&self, process: &Self) -> bool {
-        let place = |of: &Self| (of.device, of.gpu_instance, of.compute_instance);
-        process.details.pid.is_some()
-            && place(self) == place(process)
-            && self.pod_name().is_some_and(|name| process.pod_name() == Some(name))
-    }
-
-    /// Namespace and name of the pod, if the name is known.
-    fn pod_name(&self) -> Option<(Option<&str>, &str)> {
-        let pod = self.details.pod.as_ref()?;
-        Some((pod.namespace.as_deref(), pod.name.as_deref()?))
+    /// Returns `true` if it is a pod without a process, and `process` is a process of the same pod on the same device.
+    fn is_repeated_by(&self, process: &Self) -> bool {
+        let pods = self.details.pod.as_ref().zip(process.details.pod.as_ref());
+        self.details.pid.is_none()
+            && process.details.pid.is_some()
+            && self.device == process.device
+            && pods.is_some_and(|(own, other)| own.is_same(other))
     }
 }
 
@@ -112,28 +107,39 @@ pub fn merge_holders(mut named: Vec<Holder>, open: Vec<Holder>) -> Vec<Holder> {
     named
 }
 
-/// Removes the allocations of pods that a named process of the same pod repeats at the same place. The process gets the
-/// name of the container if only one of the pod has the allocation.
-pub fn merge_pods(holders: Vec<Holder>) -> Vec<Holder> {
-    let (allocations, mut others): (Vec<Holder>, Vec<Holder>) =
-        holders.into_iter().partition(Holder::is_kubelet_allocation);
-    for process in &mut others {
-        let mut same = allocations.iter().filter(|one| one.is_pod_of(process));
-        let first = same.next().and_then(|one| one.details.pod.as_ref()?.container.clone());
-        if same.next().is_none()
-            && let (Some(container), Some(pod)) = (first, &mut process.details.pod)
+/// Holders for texts: without allocations to a pod if a process of the pod on the same device is listed. The process gets
+/// the name of the container if all these allocations have the same. Decisions need all holders: another container of the
+/// pod may have no process yet.
+pub fn without_repeated_pods(holders: &[Holder]) -> Vec<Holder> {
+    let repeated = |one: &Holder| holders.iter().any(|process| one.is_repeated_by(process));
+    let mut shown: Vec<Holder> = holders.iter().filter(|one| !repeated(one)).cloned().collect();
+    for process in &mut shown {
+        let allocations = holders.iter().filter(|one| one.is_repeated_by(process));
+        let containers: BTreeSet<Option<&String>> = allocations
+            .filter_map(|one| Some(one.details.pod.as_ref()?.container.as_ref()))
+            .collect();
+        if containers.len() == 1
+            && let (Some(Some(container)), Some(pod)) =
+                (containers.first(), &mut process.details.pod)
         {
-            pod.container = Some(container);
+            pod.container = Some((*container).clone());
         }
     }
-    let is_new = |one: &Holder| !others.iter().any(|process| one.is_pod_of(process));
-    let new: Vec<Holder> = allocations.into_iter().filter(is_new).collect();
-    others.extend(new);
-    others.sort();
-    others
+    shown
 }
 
 impl Pod {
+    /// Returns `true` if both are known to be the same pod: by UID if both have one, otherwise by name.
+    fn is_same(&self, other: &Self) -> bool {
+        match (&self.uid, &other.uid) {
+            (Some(own), Some(other)) => own == other,
+            (None, _) | (_, None) => {
+                self.name.is_some()
+                    && (&self.namespace, &self.name) == (&other.namespace, &other.name)
+            }
+        }
+    }
+
     /// Parses the path of a control group into a pod's UID and a container id.
     ///
     /// Source: the kubelet's `pkg/kubelet/cm`, for both of its cgroup drivers:
@@ -258,8 +264,8 @@ mod tests {
     }
 
     #[test]
-    fn pod_known_by_name_and_by_its_process_is_one_holder() {
-        let holder = |gpu_instance, pid, uid: Option<&str>, name: Option<&str>, container: &str| {
+    fn text_lists_pod_once_that_is_known_by_name_and_by_its_process() {
+        let holder = |bus, pid, uid: Option<&str>, name: Option<&str>, container: &str| {
             let pod = Pod {
                 uid: uid.map(str::to_owned),
                 namespace: name.map(|_| "serving".to_owned()),
@@ -267,17 +273,17 @@ mod tests {
                 container: Some(container.to_owned()),
             };
             Holder {
-                device: PciAddress::new(0, 7, 0, 0).unwrap(),
-                gpu_instance: Some(gpu_instance),
-                compute_instance: Some(0),
+                device: PciAddress::new(0, bus, 0, 0).unwrap(),
+                gpu_instance: None,
+                compute_instance: None,
                 details: HolderDetails { pid, pod: Some(pod), ..HolderDetails::default() },
             }
         };
         let (chat, other) = (Some("chat-70b-0"), Some("other-0"));
-        let all = merge_pods(vec![
+        let all = [
             holder(1, Some(7), Some(UID), chat, CONTAINER),
             holder(1, None, None, chat, "main"),
-            // Another pod, another instance, and a process without a name are holders of their own.
+            // Another pod, another device, and a process without a name are holders of their own.
             holder(1, None, None, other, "main"),
             holder(2, None, None, chat, "main"),
             holder(2, Some(8), Some(UID), None, CONTAINER),
@@ -285,17 +291,21 @@ mod tests {
             holder(3, Some(9), Some(UID), chat, CONTAINER),
             holder(3, None, None, chat, "main"),
             holder(3, None, None, chat, "side"),
-        ]);
-        let mut expected = vec![
+            // The same UID, as of a resource claim.
+            holder(4, None, Some(UID), chat, "main"),
+            holder(4, Some(10), Some(UID), None, CONTAINER),
+        ];
+        let expected = [
             holder(1, Some(7), Some(UID), chat, "main"),
             holder(1, None, None, other, "main"),
             holder(2, None, None, chat, "main"),
             holder(2, Some(8), Some(UID), None, CONTAINER),
             holder(3, Some(9), Some(UID), chat, CONTAINER),
+            holder(4, Some(10), Some(UID), None, "main"),
         ];
-        expected.sort();
-        assert_eq!(all, expected);
-        assert_eq!(all.iter().filter(|one| one.is_kubelet_allocation()).count(), 2);
+        assert_eq!(without_repeated_pods(&all), expected);
+        // A process with a name is not an allocation.
+        assert_eq!(all.iter().filter(|one| one.is_kubelet_allocation()).count(), 6);
     }
 
     #[test]

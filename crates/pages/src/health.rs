@@ -2,12 +2,11 @@
 
 use std::cmp::Reverse;
 
-use octavo_fleet::summary::{NodeProblem, ProblemArea};
+use octavo_fleet::summary::{DevicePlace, NodeProblem, ProblemArea};
 use octavo_model::inventory::Inventory;
 use octavo_model::tone::Tone;
 
 use super::badges::{TextPart, printable, text_parts, tone_class, tone_icon};
-use super::device_card::title;
 
 /// Problem as shown on the page of a node.
 #[derive(Debug, PartialEq, Eq)]
@@ -24,11 +23,11 @@ pub(super) struct Problem {
 
 impl Problem {
     fn new(problem: &NodeProblem, inventory: &Inventory) -> Self {
-        let NodeProblem { area, tone, reason, device, message, remedy } = problem;
+        let NodeProblem { area, tone, reason, device, place, message, remedy } = problem;
         let text = match message.as_str() {
             "" => (*reason).to_owned(),
             // The message about a device can begin with its state.
-            message if message.starts_with(*reason) => printable(message),
+            message if begins_with_state(message, reason) => printable(message),
             message => printable(&format!("{reason}: {message}")),
         };
         let of_node = match area {
@@ -39,7 +38,7 @@ impl Problem {
         Self {
             tone: *tone,
             what: device.as_deref().map_or_else(|| of_node.to_owned(), printable),
-            href: href(*area, device.as_deref(), inventory),
+            href: href(*area, device.as_deref(), *place, inventory),
             text: text_parts(&text),
             remedy: text_parts(remedy),
         }
@@ -63,33 +62,49 @@ pub(super) fn problems(all: &[NodeProblem], inventory: &Inventory) -> Vec<Proble
     shown
 }
 
+/// Returns whether the message is the state, or the state followed by its explanation.
+fn begins_with_state(message: &str, state: &str) -> bool {
+    let rest = message.strip_prefix(state);
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(':'))
+}
+
 /// Fragment of the place of a problem on the page.
-fn href(area: ProblemArea, device: Option<&str>, inventory: &Inventory) -> Option<String> {
-    let mut devices = inventory.devices.iter();
-    let pci = device.and_then(|name| {
-        let found = devices.find(|one| title(one) == name || one.pci.to_string() == name);
-        found.map(|device| device.pci)
-    });
+fn href(
+    area: ProblemArea,
+    device: Option<&str>,
+    place: Option<DevicePlace>,
+    inventory: &Inventory,
+) -> Option<String> {
+    // The page shows the devices of the Neuron driver by number, because it does not know their PCI addresses.
+    let chip = device.and_then(|name| name.strip_prefix("Neuron ")?.parse::<u32>().ok());
+    if let (ProblemArea::Devices, Some(chip)) = (area, chip) {
+        return Some(format!("#neuron-{chip}"));
+    }
+    let pci = match place {
+        Some(DevicePlace::Pci(pci)) if inventory.devices.iter().any(|one| one.pci == pci) => {
+            Some(pci)
+        }
+        Some(DevicePlace::Pci(_) | DevicePlace::Neuron(_)) | None => None,
+    };
     match (area, pci) {
         (ProblemArea::Layout, Some(pci)) => Some(format!("#stands-{pci}")),
         (ProblemArea::Layout, None) => Some("#layout-now".to_owned()),
         (ProblemArea::Allocation, _) => Some("#sharing-now".to_owned()),
         (ProblemArea::Devices, Some(pci)) => Some(format!("#device-{pci}")),
-        (ProblemArea::Devices, None) => {
-            let chip = device?.strip_prefix("Neuron ")?;
-            Some(format!("#neuron-{}", chip.parse::<u32>().ok()?))
-        }
+        (ProblemArea::Devices, None) => None,
     }
 }
 
 #[cfg(test)]
 mod tests {
     use octavo_fleet::summary::{DeviceSummary, LayoutSummary, NodeSummary};
+    use octavo_model::id::PciAddress;
     use octavo_model::inventory::{Condition, DeviceState};
     use octavo_model::reason::Reason;
     use octavo_planner::reconcile::{DeviceLayoutStatus, NodeLayoutStatus};
 
     use super::*;
+    use crate::device_card::title;
 
     #[test]
     fn most_severe_problem_comes_first_with_its_place_and_remedy() {
@@ -100,7 +115,8 @@ mod tests {
         let name = title(&inventory.devices[0]);
         let mut blocked = DeviceLayoutStatus::new(pci, name.clone(), Reason::Blocked.into());
         blocked.message = "in use: `pid 4711`".to_owned();
-        let silent = DeviceLayoutStatus::new(pci, "GPU 99".to_owned(), Reason::Blocked.into());
+        let other = PciAddress::new(0, 0x99, 0, 0).unwrap();
+        let silent = DeviceLayoutStatus::new(other, "GPU 99".to_owned(), Reason::Blocked.into());
         let layout = NodeLayoutStatus {
             state: Some(Reason::Blocked.into()),
             devices: vec![silent, blocked],
@@ -138,10 +154,34 @@ mod tests {
     #[test]
     fn places_of_other_problems_are_sections_of_the_page() {
         let inventory = Inventory::default();
-        let of = |area, device| href(area, device, &inventory);
+        let of = |area, device| href(area, device, None, &inventory);
         assert_eq!(of(ProblemArea::Devices, Some("Neuron 3")).unwrap(), "#neuron-3");
         assert_eq!(of(ProblemArea::Devices, Some("2 devices")), None);
         assert_eq!(of(ProblemArea::Layout, None).unwrap(), "#layout-now");
         assert_eq!(of(ProblemArea::Allocation, None).unwrap(), "#sharing-now");
+    }
+
+    #[test]
+    fn devices_with_the_same_name_have_different_places() {
+        let first = octavo_model::examples::gpu();
+        let mut second = first.clone();
+        second.pci = PciAddress::new(0, 8, 0, 0).unwrap();
+        let place = |pci| Some(DevicePlace::Pci(pci));
+        let (a, b) = (first.pci, second.pci);
+        let inventory = Inventory { devices: vec![first, second], ..Inventory::default() };
+        let of = |pci| href(ProblemArea::Devices, Some("GPU 0"), place(pci), &inventory);
+        assert_eq!((of(a), of(b)), (Some(format!("#device-{a}")), Some(format!("#device-{b}"))));
+        let missing = PciAddress::new(0, 9, 0, 0).unwrap();
+        assert_eq!(of(missing), None);
+        let layout = href(ProblemArea::Layout, Some("GPU 0"), place(b), &inventory);
+        assert_eq!(layout.unwrap(), format!("#stands-{b}"));
+    }
+
+    #[test]
+    fn state_of_a_message_is_a_whole_word() {
+        assert!(begins_with_state("failing: GPU is lost", "failing"));
+        assert!(begins_with_state("stale", "stale"));
+        assert!(!begins_with_state("applying", "apply"));
+        assert!(!begins_with_state("stale data", "stale"));
     }
 }

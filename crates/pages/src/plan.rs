@@ -6,6 +6,7 @@
 mod diagram;
 
 use octavo_files::config_files::{AvailableLayouts, LayoutFileSnapshot};
+use octavo_model::holder::without_repeated_pods;
 use octavo_model::inventory::{Device, Inventory};
 use octavo_model::reason::Reason;
 use octavo_planner::layout::{DeviceTarget, MigTarget};
@@ -249,8 +250,8 @@ fn describe_target(target: Option<&DeviceTarget>, formatter: &PlanFormatter<'_>)
 
 fn obstacles(blocked: &Blocked, formatter: &PlanFormatter<'_>) -> Vec<Obstacle> {
     let obstacle = |cause: &Cause| {
-        let holders =
-            cause.holders().iter().map(|holder| printable(&messages::holder(&holder.details)));
+        let holders = without_repeated_pods(cause.holders());
+        let holders = holders.iter().map(|holder| printable(&messages::holder(&holder.details)));
         Obstacle {
             what: printable(&capitalize(&formatter.cause(cause))),
             holders: holders.collect(),

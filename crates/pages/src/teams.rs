@@ -44,6 +44,8 @@ struct TeamsPage {
     namespace: String,
     /// Value of the parameter `sort`; empty for the default order.
     sort: &'static str,
+    /// Address of the page of all namespaces, in this order.
+    clear: String,
     by_namespace: ColumnHeading,
     by_idle: ColumnHeading,
     wrong: Option<String>,
@@ -180,7 +182,7 @@ fn page(
     let rows = order.rows(&totals.teams, &sums).into_iter().take(MAX_ROWS);
     let rows = rows.map(|entry| TeamRow {
         is_most_idle: most_idle.is_some_and(|(name, _)| name == entry.0),
-        ..TeamRow::of(entry)
+        ..TeamRow::of(entry, order)
     });
     let rows: Vec<TeamRow> = rows.collect();
     let more = totals.teams.len().saturating_sub(rows.len());
@@ -196,12 +198,13 @@ fn page(
         nodes: visibility.nodes,
         namespace: namespace.unwrap_or_default().to_owned(),
         sort: order.retained(),
+        clear: order.link(None),
         by_namespace: TeamOrder::Namespace.heading("Namespace", order, namespace),
         by_idle: TeamOrder::Idle.heading("Idle", order, namespace),
         wrong,
         most_idle: most_idle.map(|(name, usage)| MostIdle {
             namespace: printable(name),
-            href: team_link(name),
+            href: order.link(Some(name)),
             idle: allocated(usage.idle),
             allocated: allocated(usage.held),
         }),
@@ -242,7 +245,7 @@ fn notes(totals: &UsageTotals) -> Vec<String> {
 }
 
 impl TeamRow {
-    fn of((namespace, kind, usage): TeamEntry<'_>) -> Self {
+    fn of((namespace, kind, usage): TeamEntry<'_>, order: TeamOrder) -> Self {
         let product = product_name(&UnitType::from(kind.cloned()));
         let held = usage.held;
         let memory = (usage.memory_mib > 0).then(|| MemoryUse {
@@ -264,7 +267,7 @@ impl TeamRow {
         Self {
             id: format!("team-{namespace}-{}", kind.map_or("unknown", TypeName::as_str)),
             namespace: printable(namespace),
-            href: team_link(namespace),
+            href: order.link(Some(namespace)),
             product,
             name: kind.map(ToString::to_string).unwrap_or_default(),
             pods: held.pods,
@@ -278,11 +281,6 @@ impl TeamRow {
             over_share: usage.over_share,
         }
     }
-}
-
-/// Address of the page of one namespace.
-fn team_link(namespace: &str) -> String {
-    format!("/teams?namespace={}", encoded(namespace))
 }
 
 /// Counts of devices, partitions and replicas: `2 devices, 1 partition`.

@@ -8,7 +8,7 @@ use octavo_files::config_files::{AvailableLayouts, LayoutFileSnapshot, LayoutLoo
 use octavo_fleet::node_plan::NodePlanRow;
 use octavo_model::holder::{self, DeviceAllocation, Holder, Pod};
 use octavo_model::id::{PciAddress, TypeName};
-use octavo_model::inventory::Inventory;
+use octavo_model::inventory::{Inventory, Vendor};
 use octavo_node::sharing::usage::{Tenant, Usage};
 use octavo_planner::layout::{ResolvedLayout, Targets};
 use octavo_planner::plan::{self, NodePlan, PlanInput, Policy};
@@ -24,6 +24,10 @@ pub const MAX_PLANNED_NODES: usize = 100;
 /// Maximum number of nodes for which layouts are generated to list their names.
 const MAX_NAMED_NODES: usize = 8;
 
+/// Warning about a plan for a node that does not report usage.
+const NO_USAGE: &str =
+    "pods without a process are unknown, because the agent does not report usage by pod";
+
 /// Plan for a layout.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DryRun {
@@ -37,7 +41,8 @@ pub struct DryRun {
     pub warnings: Vec<String>,
 }
 
-/// Plans the changes that applying the layout `name` would make to a node with this status.
+/// Plans the changes that applying the layout `name` would make to a node with this status. If the agent does not know all
+/// allocations, all devices that they could be of count as in use.
 pub fn dry_run(
     layouts: &LayoutFileSnapshot,
     name: &str,
@@ -46,9 +51,11 @@ pub fn dry_run(
 ) -> Result<DryRun, LayoutLookupError> {
     let inventory = &status.inventory;
     let ResolvedLayout { targets, warnings, .. } = layouts.resolve(name, inventory)?;
-    let holders = status.usage.as_ref().map(|usage| holders(inventory, usage)).unwrap_or_default();
+    let (holders, unknown) =
+        status.usage.as_ref().map(|usage| holders(inventory, usage)).unwrap_or_default();
+    let marked = unknown.map(|reason| with_unknown_users(inventory, &reason));
     let plan = plan::plan(&PlanInput {
-        inventory,
+        inventory: marked.as_ref().unwrap_or(inventory),
         targets: &targets,
         holders: &holders,
         policy: &policy,
@@ -81,7 +88,11 @@ fn plan_node(layouts: &LayoutFileSnapshot, name: &str, node: &Node, now: Moment)
         }
     };
     match dry_run(layouts, name, &status, Policy::default()) {
-        Ok(run) => NodePlanRow::of_plan(of, stale, &status.inventory, &run.plan),
+        Ok(run) => {
+            let row = NodePlanRow::of_plan(of, stale, &status.inventory, &run.plan);
+            let is_blind = status.usage.is_none() && !run.plan.devices.is_empty();
+            if is_blind { row.with_warning(NO_USAGE) } else { row }
+        }
         Err(error @ LayoutLookupError::DoesNotFit { .. }) => {
             NodePlanRow::infeasible(of, stale, &error.to_string())
         }
@@ -109,8 +120,19 @@ pub fn layout_names(layouts: &LayoutFileSnapshot, nodes: &[Arc<Node>]) -> Availa
     AvailableLayouts { made: made.into_iter().collect(), ..all }
 }
 
-/// Holders of the devices: the processes that the driver reports, with their pods, and pods with an allocation.
-fn holders(inventory: &Inventory, usage: &Usage) -> Vec<Holder> {
+/// Inventory in which the users of the devices that pods can be allocated by UUID are unknown for this reason.
+fn with_unknown_users(inventory: &Inventory, reason: &str) -> Inventory {
+    let mut marked = inventory.clone();
+    let devices = marked.devices.iter_mut();
+    for device in devices.filter(|device| device.vendor == Vendor::Nvidia) {
+        device.record_unknown_users(reason.to_owned());
+    }
+    marked
+}
+
+/// Holders of the devices: the processes that the driver reports, with their pods, and pods with an allocation. The second
+/// value is the reason why the list is incomplete.
+fn holders(inventory: &Inventory, usage: &Usage) -> (Vec<Holder>, Option<String>) {
     let mut pods: BTreeMap<(PciAddress, u32), &Tenant> = BTreeMap::new();
     let mut allocations = Vec::new();
     for device in &usage.devices {
@@ -139,13 +161,21 @@ fn holders(inventory: &Inventory, usage: &Usage) -> Vec<Holder> {
             container: tenant.container.clone(),
         });
     }
-    all.extend(holder::holders_from_allocations(&allocations, &inventory.devices).holders);
-    holder::merge_pods(all)
+    let allocated = holder::holders_from_allocations(&allocations, &inventory.devices);
+    all.extend(allocated.holders);
+    all.sort();
+    // An id of another form is not one of NVIDIA's devices.
+    let is_nvidia = |id: &str| id.starts_with("GPU-") || id.starts_with("MIG-");
+    let unassigned = allocated.unassigned.iter().find(|one| is_nvidia(&one.device_id));
+    let unassigned = unassigned
+        .map(|one| format!("pod {}/{} was allocated {}", one.namespace, one.pod, one.device_id));
+    (all, usage.incompleteness().or(unassigned))
 }
 
 #[cfg(test)]
 mod tests {
     use octavo_model::examples::{gpu, process};
+    use octavo_model::inventory::DeviceProcesses;
     use octavo_model::resource::ShareId;
     use octavo_node::sharing::usage::DeviceUsage;
     use octavo_planner::plan::messages;
@@ -175,7 +205,8 @@ mod tests {
         used.units[0].tenants = vec![tenant("busy", vec![7]), tenant("idle", Vec::new())];
         let usage = Usage { devices: vec![used], ..Usage::default() };
         let inventory = Inventory { devices: vec![device], ..Inventory::default() };
-        let found = holders(&inventory, &usage);
+        let (found, unknown) = holders(&inventory, &usage);
+        assert_eq!(unknown, None);
         let mut shown: Vec<String> =
             found.iter().map(|holder| messages::holder(&holder.details)).collect();
         shown.sort();
@@ -183,9 +214,21 @@ mod tests {
             shown,
             [
                 "pid 8, compute",
+                "pod team/busy (container main)",
                 "pod team/busy (container main): pid 7, compute",
                 "pod team/idle (container main)",
             ]
         );
+        let listed = messages::holders(&found);
+        assert_eq!(listed.matches("team/busy").count(), 1, "{listed}");
+
+        // The unit of the tenants is not a device of this node any more.
+        let (_, unknown) = holders(&Inventory::default(), &usage);
+        assert!(unknown.unwrap().starts_with("pod team/"));
+        let unknown = Usage { are_allocations_unknown: true, ..usage };
+        let (found, reason) = holders(&inventory, &unknown);
+        assert_eq!(found.len(), 4);
+        let marked = with_unknown_users(&inventory, &reason.unwrap());
+        assert!(matches!(marked.devices[0].usage(), DeviceProcesses::Unknown));
     }
 }

@@ -255,9 +255,12 @@ impl Partitioning {
         }
     }
 
-    /// Adds the targets of claims to those of the layout, once the layout is known.
+    /// Adds the targets of claims to those of the layout, once the layout is known. A layout that cannot be used covers
+    /// unknown GPUs, unless an earlier one stays in effect.
     fn with_claim_targets(&self, inventory: &Inventory, layout: Targets) -> Targets {
-        match self.claims.as_ref().filter(|_| self.choices.node != NodeChoice::NotRead) {
+        let is_unusable = self.is_refused && self.last_targets.is_none();
+        let is_known = self.choices.node != NodeChoice::NotRead && !is_unusable;
+        match self.claims.as_ref().filter(|_| is_known) {
             Some(claims) => claims.with_targets(inventory, &layout),
             None => layout,
         }

@@ -206,7 +206,7 @@ impl<'a> StatusReporter<'a> {
         let is_read = evidence(inventory) == Evidence::Read;
         // The layout that the Node selects determines which GPUs are published.
         if let Some(dra) = self.outputs.dra.as_mut().filter(|_| is_read && !is_node_unread) {
-            dra.publish(inventory, status);
+            dra.publish(inventory);
         }
         let delay = self.unnamed.remaining(inventory, is_node_unread);
         if let Some(outbox) = self.outputs.outbox.as_mut().filter(|_| delay.is_none()) {

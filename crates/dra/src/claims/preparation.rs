@@ -171,6 +171,10 @@ impl PreparedClaims {
                 continue;
             }
             self.check_other_claims(&claim.key.uid, device)?;
+            let is_prepared = before.is_some_and(|one| one.state == ClaimState::Prepared);
+            if !is_prepared && node.covered.contains(&device.pci) {
+                return Err(PrepareError::Covered { device: name() });
+            }
             let created = match self.found(device, own, node)? {
                 Found::Instance { created } => created,
                 Found::Free => {
@@ -221,9 +225,6 @@ impl PreparedClaims {
         node: NodeState<'_>,
     ) -> Result<Found, PrepareError> {
         let name = || device.name().to_string();
-        if own.is_none() && node.covered.contains(&device.pci) {
-            return Err(PrepareError::Covered { device: name() });
-        }
         let unreadable = || PrepareError::Unreadable { device: name() };
         let gpu = node.inventory.device(device.pci).ok_or_else(unreadable)?;
         if gpu.condition != Condition::Working || !gpu.mig.is_fully_known() {

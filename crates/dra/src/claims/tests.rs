@@ -365,8 +365,11 @@ fn released_instance_is_destroyed_when_idle_or_when_its_slices_are_needed() {
     assert_eq!(target(&record.targets(&exists, &none, &covered, ReleasePolicy::Destroy)), None);
     // Once destroyed, it is forgotten; not while the driver does not respond.
     let silent = Inventory { nvml: NvmlState::Loading, ..node([gpu(7, &[])]) };
-    assert!(!record.forget_absent(&silent));
-    assert!(record.forget_absent(&node([gpu(7, &[(SEVENTH, 6)])])));
+    assert!(!record.forget_absent(&silent, &BTreeSet::new()));
+    let gone = node([gpu(7, &[(SEVENTH, 6)])]);
+    let unsettled = gone.devices.iter().map(|device| device.pci).collect();
+    assert!(!record.forget_absent(&gone, &unsettled));
+    assert!(record.forget_absent(&gone, &BTreeSet::new()));
     assert_eq!(record, PreparedClaims::default());
 }
 

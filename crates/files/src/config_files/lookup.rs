@@ -57,12 +57,17 @@ pub enum LayoutLookupError {
 impl LayoutFileSnapshot {
     /// Names of the layouts available on a node with this inventory.
     pub fn names(&self, inventory: &Inventory) -> AvailableLayouts {
+        self.names_with(&generate_layouts(inventory))
+    }
+
+    /// Names of the layouts of the file and of those `generated` for a node.
+    fn names_with(&self, generated: &Layouts) -> AvailableLayouts {
         let of = |layouts: &Layouts| -> Vec<String> {
             let layouts = layouts.layouts.iter();
             layouts.map(|layout| layout.name.clone()).collect()
         };
         let file = self.layouts.as_deref().map(of).unwrap_or_default();
-        let mut made = of(&generate_layouts(inventory));
+        let mut made = of(generated);
         made.retain(|name| !file.contains(name));
         AvailableLayouts { file, made }
     }
@@ -82,8 +87,10 @@ impl LayoutFileSnapshot {
         let layouts = file.or(generated.as_ref());
         let found = layouts.and_then(|layouts| Some((layouts.by_name(name)?, layouts.dialect)));
         let Some((layout, dialect)) = found else {
-            let (name, known) = (name.to_owned(), self.names(inventory));
-            return Err(LayoutLookupError::NoSuchLayout { name, known });
+            let known = generated
+                .as_ref()
+                .map_or_else(|| self.names(inventory), |made| self.names_with(made));
+            return Err(LayoutLookupError::NoSuchLayout { name: name.to_owned(), known });
         };
         resolve(layout, dialect, inventory)
             .map_err(|errors| LayoutLookupError::DoesNotFit { name: name.to_owned(), errors })

@@ -66,7 +66,7 @@ pub const ROUTE_RULES: &[RouteRule] = &[
     read("/availability", RoutePermission::Types),
     read("/map", NODES),
     read("/layouts", NODES),
-    read("/layouts/dry-run", NODES),
+    read("/layouts/dry-run", PLANS),
     read("/nodes.csv", NODES),
     read("/search", RoutePermission::Search),
     read(COMPARE, TYPES),
@@ -98,7 +98,7 @@ pub const ROUTE_RULES: &[RouteRule] = &[
     read("/api/v1/nodes/{name}/changes", RoutePermission::Node),
     read("/api/v1/nodes/{name}/layouts", RoutePermission::Node),
     read("/api/v1/nodes/{name}/plan", RoutePermission::Node),
-    read("/api/v1/layouts/{name}/plan", NODES),
+    read("/api/v1/layouts/{name}/plan", PLANS),
     read("/api/v1/events", RoutePermission::All(Verb::Watch, Resource::Nodes)),
     read("/api/v1/series", NODES),
     read("/api/v1/usage", RoutePermission::Usage),
@@ -112,6 +112,8 @@ const OBJECTIVES: &str = "/objectives";
 /// Paths that also name hardware profiles.
 const ROUTES_WITH_PROFILES: [&str; 4] = [DRAFT, SLO, COMPARE, OBJECTIVES];
 const NODES: RoutePermission = RoutePermission::All(Verb::List, Resource::Nodes);
+/// Plans of any node, which name the pods that hold its devices.
+const PLANS: RoutePermission = RoutePermission::All(Verb::Get, Resource::Nodes);
 const PROFILES: RoutePermission = RoutePermission::Profiles(Verb::List);
 const TYPES: RoutePermission = RoutePermission::All(Verb::List, Resource::AcceleratorTypes);
 

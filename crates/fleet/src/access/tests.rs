@@ -29,6 +29,8 @@ fn each_path_has_its_access_review() {
         ("/api/v1/nodes/gpu-07", "get nodes.octavo.dev gpu-07"),
         ("/api/v1/nodes/gpu-07/plan", "get nodes.octavo.dev gpu-07"),
         ("/api/v1/nodes/gpu-07/layouts", "get nodes.octavo.dev gpu-07"),
+        ("/api/v1/layouts/all-balanced/plan", "get nodes.octavo.dev"),
+        ("/layouts/dry-run", "get nodes.octavo.dev"),
         ("/api/v1/events", "watch nodes.octavo.dev"),
         ("/api/v1/usage", "list usage.octavo.dev"),
     ] {

@@ -73,10 +73,6 @@ impl NodeSummary {
             self.state = self.state.max(NodeState::Attention);
             self.reason = self.reason.or_else(|| Some(given.why()));
         }
-        if let Some(message) = missed.and_then(|given| given.units.unhealthy_message(|_| true)) {
-            self.state = self.state.max(NodeState::Attention);
-            self.reason = self.reason.or_else(|| Some(truncated(&message)));
-        }
         self.sharing = match (self.sharing, given.as_ref().map(|given| given.time_slicing)) {
             // There is no device that could be shared.
             (Sharing::None, _) => Sharing::None,

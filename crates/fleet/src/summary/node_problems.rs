@@ -1,6 +1,5 @@
 //! Problems of a node, one by one: what lists summarize in the state and the reason of the node.
 
-use octavo_model::id::GpuUuid;
 use octavo_model::inventory::DeviceState;
 use octavo_model::reason::Reason;
 use octavo_model::text::count_noun;
@@ -32,7 +31,6 @@ impl NodeSummary {
                 let message = sharing.message.clone().unwrap_or_default();
                 Some(NodeProblem::of_allocation(sharing.state.known()?, message))
             }));
-            all.extend(self.unhealthy_units(devices));
         }
         let partial = DeviceState::Partial;
         all.extend(self.neuron_problems.iter().map(|message| NodeProblem {
@@ -40,6 +38,7 @@ impl NodeSummary {
             tone: Tone::Warning,
             reason: partial.as_str(),
             device: None,
+            place: None,
             message: message.clone(),
             remedy: partial.remedy(),
         }));
@@ -50,22 +49,12 @@ impl NodeSummary {
                 tone: self.state.tone(),
                 reason: self.state.as_str(),
                 device: None,
+                place: None,
                 message: self.reason.clone().unwrap_or_default(),
                 remedy: "Open the page of the node: it shows each device.",
             });
         }
         all
-    }
-
-    /// Problem of the devices and partitions that are not allocated to pods, besides devices that have a problem of
-    /// their own.
-    fn unhealthy_units(&self, devices: &[DeviceSummary]) -> Option<NodeProblem> {
-        let faulty = devices.iter().filter(|device| device.health.tone >= Tone::Warning);
-        let faulty: Vec<&GpuUuid> = faulty.filter_map(|one| one.facts.uuid.as_ref()).collect();
-        let units = &self.sharing_status.as_ref()?.units;
-        let is_known = |uuid: &str| faulty.iter().any(|one| one.as_str() == uuid);
-        let message = units.unhealthy_message(|uuid| !is_known(uuid))?;
-        Some(NodeProblem::of_allocation(Reason::DeviceUnhealthy, message))
     }
 
     /// Problem of a driver that was unloaded or does not answer.
@@ -106,6 +95,7 @@ fn without_driver(devices: &[DeviceSummary]) -> Option<NodeProblem> {
     let more = all.count();
     Some(NodeProblem {
         device: if more == 0 { first.device } else { count_devices(more.saturating_add(1)) },
+        place: first.place.filter(|_| more == 0),
         ..first
     })
 }

@@ -1,5 +1,6 @@
 //! A problem of a node, of its layout or of its devices.
 
+use octavo_model::id::PciAddress;
 use octavo_model::reason::Reason;
 use octavo_model::reported::Reported;
 use octavo_model::text::truncate_visibly;
@@ -7,6 +8,7 @@ use octavo_model::tone::Tone;
 use octavo_planner::reconcile::{ApplyState, NodeLayoutStatus};
 
 use super::device::DeviceSummary;
+use super::device_facts::DevicePlace;
 
 /// Part of a node that has a problem.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,6 +32,8 @@ pub struct NodeProblem {
     pub reason: &'static str,
     /// Affected devices, such as `GPU 3`; `None` for the whole node.
     pub device: Option<String>,
+    /// Place of the affected device; `None` for several devices or the whole node.
+    pub place: Option<DevicePlace>,
     /// Explanation for users; empty if there is none. It can contain driver messages and therefore any character.
     pub message: String,
     /// Recommended action, as sentences. Commands are in backquotes.
@@ -41,6 +45,8 @@ pub struct NodeProblem {
 pub struct LayoutProblem {
     /// Affected device; `None` for the whole node.
     pub device: Option<String>,
+    /// PCI address of the device.
+    pub pci: Option<PciAddress>,
     /// Kind of problem; `None` for a drain that waits for pods or processes.
     pub reason: Option<Reason>,
     /// Explanation for users, of bounded length; it names the blockers.
@@ -65,6 +71,7 @@ impl LayoutProblem {
     pub(super) fn all(status: &NodeLayoutStatus) -> Vec<Self> {
         let notice = status.notice.as_deref().map(|notice| Self {
             device: None,
+            pci: None,
             reason: Some(Reason::LayoutNotice),
             message: problem_text(notice),
         });
@@ -78,16 +85,26 @@ impl LayoutProblem {
         let devices = devices.filter(|device| ApplyState::needs_attention(&device.state));
         let devices = devices.map(|device| Self {
             device: Some(device.name.clone()),
+            pci: Some(device.pci),
             reason: device.state.known(),
             message: problem_text(&device.message),
         });
         // A drain without details makes progress.
         let drain = status.drain.as_deref().filter(|text| text.contains(": "));
-        let drain =
-            drain.map(|text| Self { device: None, reason: None, message: problem_text(text) });
+        let drain = drain.map(|text| Self {
+            device: None,
+            pci: None,
+            reason: None,
+            message: problem_text(text),
+        });
         let mut all: Vec<Self> = devices.take(MAX_LAYOUT_PROBLEMS).collect();
         if all.is_empty() {
-            all.push(Self { device: None, reason: state.known(), message: String::new() });
+            all.push(Self {
+                device: None,
+                pci: None,
+                reason: state.known(),
+                message: String::new(),
+            });
         }
         all.extend(drain);
         all.extend(notice);
@@ -108,6 +125,7 @@ impl NodeProblem {
             tone,
             reason: reason.as_str(),
             device: None,
+            place: None,
             message,
             remedy: reason.remedy(),
         }
@@ -133,6 +151,7 @@ impl NodeProblem {
             tone,
             reason,
             device: problem.device.clone(),
+            place: problem.pci.map(DevicePlace::Pci),
             message: problem.message.clone(),
             remedy,
         }
@@ -145,6 +164,7 @@ impl NodeProblem {
             tone: device.health.tone,
             reason: device.health.state.as_str(),
             device: Some(name.unwrap_or(&device.facts.name).to_owned()),
+            place: Some(device.facts.place),
             message: message.unwrap_or_default().to_owned(),
             remedy: device.health.state.remedy(),
         }

@@ -85,18 +85,6 @@ impl SharingSummary {
 }
 
 impl SharedUnits {
-    /// The first unhealthy device or partition that `is_wanted` by its UUID, with its reason, and the number of others;
-    /// `None` if there is none.
-    pub fn unhealthy_message(&self, is_wanted: impl Fn(&str) -> bool) -> Option<String> {
-        let mut all = self.unhealthy.iter().filter(|(uuid, _)| is_wanted(uuid));
-        let (uuid, reason) = all.next()?;
-        let first = format!("{uuid} is not allocatable: {reason}");
-        Some(match all.count() {
-            0 => first,
-            more => format!("{first} (and {more} more)"),
-        })
-    }
-
     fn of(status: &SharingStatus) -> Self {
         let resources = status.resources.iter();
         let units = status.resources.iter().flat_map(|resource| &resource.units);

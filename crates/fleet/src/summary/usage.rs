@@ -6,7 +6,7 @@ use octavo_model::quantity::Mebibytes;
 use octavo_model::reading::{MemoryUse, Percent};
 use octavo_model::resource::ShareId;
 use octavo_model::text::truncated_word;
-use octavo_node::sharing::usage::{DeviceUsage, Tenant, UnitUsage, Usage};
+use octavo_node::sharing::usage::{DeviceUsage, MORE_TENANTS, Tenant, UnitUsage, Usage};
 
 /// Maximum number of reported devices per node, units per device, and tenants per unit.
 pub const MAX_ITEMS: usize = 256;
@@ -39,8 +39,7 @@ pub fn usage_for_report(usage: &Usage, most: usize) -> Usage {
         let (device, left_out) = device_for_report(device, most);
         if left_out > 0 {
             let name = &device.name;
-            missing
-                .push(truncated_word(&format!("{name}: {left_out} more tenants are not listed")));
+            missing.push(truncated_word(&format!("{name}: {left_out} {MORE_TENANTS}")));
         }
         device
     });

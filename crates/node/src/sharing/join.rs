@@ -41,7 +41,7 @@ use self::attribution::{
     report_hidden, report_uninspected, sites,
 };
 use super::offer::Offers;
-use super::usage::{DeviceUsage, Tenant, UnitUsage, Usage};
+use super::usage::{DeviceUsage, Tenant, UNASSIGNED, UnitUsage, Usage};
 
 /// Data of a node at one moment.
 #[derive(Debug, Clone, Copy)]
@@ -137,7 +137,7 @@ fn report_unknown_allocations(
         let place = (device.pod.as_str(), ShareId::uuid_part(&device.device_id));
         if is_of_gpus(&device.resource) && !known.contains(&place) {
             missing.push(format!(
-                "pod {}/{} was allocated {} {}, which matches no device of this node",
+                "pod {}/{} was allocated {} {}, {UNASSIGNED}",
                 device.namespace, device.pod, device.resource, device.device_id
             ));
         }

@@ -27,6 +27,11 @@ pub struct Usage {
     pub are_allocations_unknown: bool,
 }
 
+/// End of the description of an allocation whose device is unknown.
+pub(super) const UNASSIGNED: &str = "which matches no device of this node";
+/// End of the description of a device of which not all tenants are listed.
+pub const MORE_TENANTS: &str = "more tenants are not listed";
+
 /// Usage of a device by pod.
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -147,6 +152,21 @@ fn read_ids<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<ShareId>, 
     Ok(texts.iter().map(id).collect())
 }
 
+impl Usage {
+    /// Returns why a device without a tenant may be allocated; `None` if every allocation is listed with its device.
+    pub fn incompleteness(&self) -> Option<String> {
+        if self.are_allocations_unknown {
+            return Some("the allocations of devices to pods are unknown".to_owned());
+        }
+        // Too many descriptions end with the number of those that are left out.
+        let is_more = |text: &str| text.starts_with("and ") && text.ends_with(" more");
+        let is_about_tenants = |text: &&String| {
+            text.ends_with(UNASSIGNED) || text.ends_with(MORE_TENANTS) || is_more(text)
+        };
+        self.missing.iter().find(is_about_tenants).cloned()
+    }
+}
+
 impl UnitUsage {
     /// GPU instance and compute instance of a partition.
     pub fn partition(&self) -> Option<(u32, u32)> {
@@ -202,6 +222,24 @@ mod tests {
         let text = |tenant: &Tenant| serde_json::to_string(tenant).unwrap();
         assert_eq!(text(&unnamed), r#"{"unnamedPod":"7d1c5a3e","over":false}"#);
         assert_eq!(text(&named.with_uid(uid)), r#"{"pod":"a","over":false}"#);
+    }
+
+    #[test]
+    fn unknown_unassigned_and_omitted_allocations_are_incomplete() {
+        let of = |texts: &[&str]| {
+            let missing = texts.iter().map(|text| (*text).to_owned()).collect();
+            Usage { missing, ..Usage::default() }.incompleteness()
+        };
+        assert_eq!(of(&["GPU 0: the driver does not report its memory"]), None);
+        for text in [
+            "pod n/z was allocated nvidia.com/gpu 0, which matches no device of this node",
+            "GPU 0: 3 more tenants are not listed",
+            "and 3 more",
+        ] {
+            assert_eq!(of(&["other", text]).as_deref(), Some(text));
+        }
+        let unknown = Usage { are_allocations_unknown: true, ..Usage::default() };
+        assert!(unknown.incompleteness().is_some());
     }
 
     #[test]

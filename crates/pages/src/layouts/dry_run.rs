@@ -82,7 +82,7 @@ struct Row {
     devices: String,
     destroyed: usize,
     created: usize,
-    /// Obstacles, each with its device.
+    /// Obstacles, each with its device, then warnings.
     problems: Vec<(Option<String>, String)>,
 }
 
@@ -111,7 +111,7 @@ impl Request {
 /// Plans and layouts of the nodes of a page.
 type Planned = (Vec<NodePlanRow>, AvailableLayouts, Option<String>);
 
-/// Serves the page. Only readers who may list nodes reach it.
+/// Serves the page. Only readers who may get every node reach it.
 pub(crate) async fn show(
     State(site): State<PageState>,
     ReaderVisibility(visibility): ReaderVisibility,
@@ -236,6 +236,7 @@ impl Row {
             let device = problem.device.as_deref().map(printable);
             (device, capitalize(&printable(&problem.message)))
         });
+        let warnings = row.warnings.iter().map(|text| (None, capitalize(&printable(text))));
         Self {
             node: row.node.clone(),
             href: format!("/nodes/{}?layout={}#what-if", row.node, encoded(layout)),
@@ -247,7 +248,7 @@ impl Row {
             },
             destroyed: row.destroyed,
             created: row.created,
-            problems: problems.collect(),
+            problems: problems.chain(warnings).collect(),
         }
     }
 }

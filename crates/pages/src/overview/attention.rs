@@ -129,6 +129,7 @@ fn lost_agent(node: &Node) -> NodeProblem {
         tone: Tone::Warning,
         reason: NodeState::NoAgent.as_str(),
         device: None,
+        place: None,
         message: node.summary.reason.clone().unwrap_or_default(),
         remedy: "Check that the pod of the agent on the node is running and can reach the aggregator.",
     }

@@ -48,6 +48,15 @@ impl TeamOrder {
         if self == Self::default() { "" } else { self.as_str() }
     }
 
+    /// Address of the page in this order, of one namespace or of all.
+    pub(super) fn link(self, namespace: Option<&str>) -> String {
+        let namespace = namespace.map(|name| format!("namespace={}", encoded(name)));
+        let sort = Some(self.retained()).filter(|sort| !sort.is_empty());
+        let sort = sort.map(|sort| format!("sort={sort}"));
+        let query: Vec<String> = namespace.into_iter().chain(sort).collect();
+        if query.is_empty() { "/teams".to_owned() } else { format!("/teams?{}", query.join("&")) }
+    }
+
     /// Sortable heading of the column `word`, which is in this order if `current` is.
     pub(super) fn heading(
         self,

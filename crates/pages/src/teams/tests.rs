@@ -182,7 +182,12 @@ async fn namespace_that_leaves_the_most_idle_is_named_and_first() {
     let page = ask(fleet.clone(), "/teams?sort=namespace", Visibility::everything(), None).await;
     assert_eq!(namespaces(&page), ["busy", "one", "slices", "two"]);
     assert!(page.contains("name=\"sort\" value=\"namespace\""), "{page}");
+    assert!(page.contains("href=\"/teams?namespace=one&#38;sort=namespace\""), "{page}");
+    let path = "/teams?namespace=one&sort=namespace";
+    let page = ask(fleet.clone(), path, Visibility::everything(), None).await;
+    assert!(page.contains("id=\"clear\" href=\"/teams?sort=namespace\""), "{page}");
     let page = ask(fleet, "/teams?namespace=one", Visibility::everything(), None).await;
+    assert!(page.contains("id=\"clear\" href=\"/teams\""), "{page}");
     assert!(!page.contains("most idle") && !page.contains("most-idle"), "{page}");
 }
 

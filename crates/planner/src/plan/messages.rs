@@ -5,7 +5,7 @@
 //! commands from processes; both may contain any character.
 
 use octavo_model::catalog::{Placement, ProfileCatalog};
-use octavo_model::holder::{Holder, HolderDetails, Pod};
+use octavo_model::holder::{Holder, HolderDetails, Pod, without_repeated_pods};
 use octavo_model::id::PciAddress;
 use octavo_model::interconnect::InterconnectKind;
 use octavo_model::inventory::{GpuInstance, Inventory, MigMode, ProcessKind};
@@ -237,6 +237,7 @@ pub fn remedy(cause: &Cause) -> String {
                 .to_owned()
         }
         Cause::InstanceInUse { holders, .. } | Cause::DeviceInUse { holders } => {
+            let holders = without_repeated_pods(holders);
             let are_pods = holders.iter().all(|holder| holder.details.pod.is_some());
             let remedy = match (holders.as_slice(), are_pods) {
                 ([_], true) => "wait for the pod to finish, or delete it",
@@ -346,8 +347,10 @@ pub fn holder(who: &HolderDetails) -> String {
     }
 }
 
-/// Formats holders without duplicates, in the given order, joined by `; `.
+/// Formats holders without duplicates, in the given order, joined by `; `. A pod is named once per device, with its
+/// processes.
 pub fn holders(all: &[Holder]) -> String {
+    let all = without_repeated_pods(all);
     let mut texts: Vec<String> = all.iter().map(|one| holder(&one.details)).collect();
     texts.dedup();
     texts.join("; ")

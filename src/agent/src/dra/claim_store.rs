@@ -56,8 +56,8 @@ struct StoreState {
     record: Option<(PathBuf, PreparedClaims)>,
     /// Instances that the Prepare calls in progress need.
     creating: BTreeMap<ClaimUid, BTreeSet<DraDevice>>,
-    /// GPUs that the layout covers.
-    covered: BTreeSet<PciAddress>,
+    /// GPUs that the layout covers; `None` until a layout was resolved, or none is selected.
+    covered: Option<BTreeSet<PciAddress>>,
 }
 
 /// Result of a round of the node's loop.
@@ -71,8 +71,6 @@ pub struct ClaimRound {
     pub blocker: Option<String>,
     /// Why devices could not be changed.
     pub failures: BTreeMap<PciAddress, String>,
-    /// The hardware after the round.
-    pub inventory: Arc<Inventory>,
 }
 
 /// An attempt to prepare a claim.
@@ -94,6 +92,11 @@ pub enum ClaimStoreError {
         "this agent does not own the state directory, so another agent or command changes this node"
     )]
     NotOwner,
+    /// The GPUs that the layout covers are not known.
+    #[error(
+        "the layout of this node is not known yet or cannot be used, so claims cannot use its GPUs"
+    )]
+    LayoutUnknown,
     /// The claim cannot be prepared.
     #[error(transparent)]
     Refused(#[from] PrepareError),
@@ -119,12 +122,16 @@ impl ClaimStore {
         }
     }
 
-    /// Reads the record in the state directory, which the caller owns. An unreadable record is moved aside: its
-    /// instances are then not Octavo's, and nothing destroys them.
+    /// Reads the record in the state directory, which the caller owns. An invalid record is moved aside: its instances
+    /// are then not Octavo's, and only a layout that covers their GPUs destroys them.
     pub fn open(&self, state_dir: &Path) -> Result<(), DurableError> {
         let path = state_dir.join(FILE_NAME);
         let record = match read(&path) {
             Ok(record) => record,
+            // The next round tries again.
+            Err(source) if !is_invalid(&source) => {
+                return Err(DurableError { action: "read", path, source });
+            }
             Err(reason) => {
                 let aside = state_dir.join(UNREADABLE_FILE_NAME);
                 error!(path = %aside.display(), error = %chain(&reason), "cannot read the record of claims; moved aside");
@@ -181,6 +188,16 @@ impl ClaimStore {
         keys.collect()
     }
 
+    /// Returns whether the claim is recorded.
+    pub fn is_recorded(&self, uid: &ClaimUid) -> bool {
+        self.lock().record.as_ref().is_some_and(|(_, record)| record.claims.contains_key(uid))
+    }
+
+    /// Returns the GPUs that the layout covers now; `None` until this is known.
+    pub fn covered(&self) -> Option<BTreeSet<PciAddress>> {
+        self.lock().covered.clone()
+    }
+
     /// Returns the devices of claims, for the published devices.
     pub fn device_names(&self) -> BTreeSet<DeviceName> {
         let state = self.lock();
@@ -197,11 +214,13 @@ impl ClaimStore {
     pub fn with_targets(&self, inventory: &Inventory, layout: &Targets) -> Targets {
         let mut state = self.lock();
         let targets = layout.devices.iter().map(|device| device.pci);
-        state.covered = targets.chain(layout.unverified.iter().map(|one| one.pci)).collect();
+        let covered: BTreeSet<PciAddress> =
+            targets.chain(layout.unverified.iter().map(|one| one.pci)).collect();
+        state.covered = Some(covered.clone());
         let mut targets = layout.clone();
         if let Some((_, record)) = &state.record {
             let creating = state.creating.values().flatten().cloned().collect();
-            let own = record.targets(inventory, &creating, &state.covered, self.policy);
+            let own = record.targets(inventory, &creating, &covered, self.policy);
             targets.devices.extend(own.devices);
             targets.devices.sort_by_key(|target| target.pci);
         }
@@ -222,12 +241,11 @@ impl ClaimStore {
         let failures: BTreeMap<PciAddress, String> =
             unsettled.map(|device| (device.pci, device.message.clone())).collect();
         // An interrupted change may still create an instance that does not exist now.
-        let forgotten = failures.is_empty().then(|| {
-            self.update(|record| {
-                record.forget_absent(inventory);
-            })
+        let unsettled: BTreeSet<PciAddress> = failures.keys().copied().collect();
+        let forgotten = self.update(|record| {
+            record.forget_absent(inventory, &unsettled);
         });
-        if let Some(Err(error)) = forgotten {
+        if let Err(error) = forgotten {
             // The record lists too much, which a later round repairs.
             info!(error = %chain(&error), "the record of claims is outdated");
         }
@@ -236,7 +254,6 @@ impl ClaimStore {
             is_owner: self.lock().record.is_some(),
             blocker,
             failures,
-            inventory: Arc::clone(inventory),
         });
         let devices = Arc::new(health(inventory, &self.pool));
         self.devices.send_if_modified(|known| {
@@ -255,13 +272,8 @@ impl ClaimStore {
     ) -> Result<PrepareAttempt, ClaimStoreError> {
         let mut state = self.lock();
         let (_, record) = state.record.as_ref().ok_or(ClaimStoreError::NotOwner)?;
-        let node = NodeState {
-            inventory,
-            holders,
-            holders_unknown,
-            covered: &state.covered,
-            pool: &self.pool,
-        };
+        let covered = state.covered.as_ref().ok_or(ClaimStoreError::LayoutUnknown)?;
+        let node = NodeState { inventory, holders, holders_unknown, covered, pool: &self.pool };
         let preparation = record.prepare(claim, node)?;
         let uid = &claim.key.uid;
         let prepared = preparation.claim.clone();
@@ -277,13 +289,14 @@ impl ClaimStore {
         self.lock().creating.remove(uid);
     }
 
-    /// Marks a claim as prepared.
-    pub fn mark_prepared(&self, uid: &ClaimUid) -> Result<(), ClaimStoreError> {
+    /// Marks a claim as prepared: from now on, its devices count as in use. Returns the change that a round of the node's
+    /// loop must handle.
+    pub fn mark_prepared(&self, uid: &ClaimUid) -> Result<u64, ClaimStoreError> {
         let known = self.update(|record| {
             record.mark_prepared(uid);
             record.claims.contains_key(uid)
         })?;
-        if known { Ok(()) } else { Err(ClaimStoreError::Released) }
+        if known { Ok(self.notify()) } else { Err(ClaimStoreError::Released) }
     }
 
     /// Releases a claim. An unknown claim is released already.
@@ -334,6 +347,12 @@ fn write<T>(
         *record = changed;
     }
     Ok(result)
+}
+
+/// Returns whether the record was read and is no record.
+fn is_invalid(error: &io::Error) -> bool {
+    use io::ErrorKind::{FileTooLarge, InvalidData, InvalidInput};
+    matches!(error.kind(), InvalidData | FileTooLarge | InvalidInput)
 }
 
 fn read(path: &Path) -> Result<PreparedClaims, io::Error> {

@@ -1,7 +1,7 @@
 //! The kubelet plugin: prepares and releases claims, and releases those that no longer exist.
 //!
-//! Prepare records the claim, lets the node's loop create the missing instances, and answers after a round that began
-//! after the record was written. No change that started earlier can then destroy what the answer promises.
+//! Prepare records the claim, lets the node's loop create the missing instances, marks the claim as prepared, and answers
+//! after one more round. A change that began before the mark can then not destroy what the answer promises.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -59,11 +59,7 @@ enum PluginError {
     Blocked(String),
     #[error("cannot create {device}: {reason}")]
     NotCreated { device: DeviceName, reason: String },
-    #[error(
-        "{} is not ready within {} s; it is tried again",
-        join(.0.iter().map(DraDevice::name), ", "),
-        PREPARE_TIMEOUT.as_secs()
-    )]
+    #[error("{} within {} s; it is tried again", unfinished(.0), PREPARE_TIMEOUT.as_secs())]
     TimedOut(BTreeSet<DraDevice>),
     #[error("cannot write the CDI specification of the claim")]
     Spec(#[from] ClaimSpecError),
@@ -71,6 +67,13 @@ enum PluginError {
     RemoveSpec(#[source] DurableError),
     #[error("the agent is shutting down")]
     ShuttingDown,
+}
+
+fn unfinished(missing: &BTreeSet<DraDevice>) -> String {
+    if missing.is_empty() {
+        return "the devices of the claim were not compared with the hardware".to_owned();
+    }
+    format!("{} did not become ready", join(missing.iter().map(DraDevice::name), ", "))
 }
 
 /// Ends the creation of a claim's instances when Prepare ends or is dropped.
@@ -139,11 +142,14 @@ impl ClaimPlugin {
         }
     }
 
-    /// Releases a recorded claim that no longer exists or no longer has devices. Returns whether it did.
+    /// Releases a recorded claim that no longer exists or no longer has devices of this node. Returns whether it did.
     async fn release_if_ended(&self, key: &ClaimKey) -> Result<bool, PluginError> {
         let claim = self.claims.read(key).await?;
         let current = claim.filter(|claim| claim.key.uid == key.uid);
-        if current.is_some_and(|claim| !claim.devices.is_empty()) {
+        let is_here = |claim: AllocatedClaim| {
+            claim.devices.iter().any(|device| device.pool == self.store.pool())
+        };
+        if current.is_some_and(is_here) {
             return Ok(false);
         }
         info!(namespace = %key.namespace, claim = %key.name, "releasing a claim that ended");
@@ -158,18 +164,19 @@ impl ClaimPlugin {
     }
 
     async fn prepare_claim(&self, key: &ClaimKey) -> Result<Vec<InjectedDevice>, PluginError> {
-        let claim = self.claims.read(key).await?.ok_or(PluginError::Missing)?;
-        if claim.key.uid != key.uid {
-            return Err(PluginError::Replaced);
-        }
         let _creation = Creation { store: &self.store, uid: &key.uid };
         let mut missing = BTreeSet::new();
-        let ready = self.ensure_devices(&claim, &mut missing);
+        let ready = async {
+            let claim = self.claims.read(key).await?.ok_or(PluginError::Missing)?;
+            if claim.key.uid != key.uid {
+                return Err(PluginError::Replaced);
+            }
+            self.ensure_devices(&claim, &mut missing).await
+        };
         let ready = timeout(PREPARE_TIMEOUT, ready).await;
         let (prepared, inventory) = ready.unwrap_or(Err(PluginError::TimedOut(missing)))?;
         let devices: Vec<&DraDevice> = prepared.devices.iter().map(|one| &one.device).collect();
         let cdi_ids = self.specs.write(&key.uid, &devices, &inventory)?;
-        self.store.mark_prepared(&key.uid)?;
         let devices = prepared.devices.iter().zip(cdi_ids).map(|(one, cdi_id)| InjectedDevice {
             requests: one.requests.iter().cloned().collect(),
             pool: self.store.pool().to_owned(),
@@ -179,34 +186,47 @@ impl ClaimPlugin {
         Ok(devices.collect())
     }
 
-    /// Waits until all devices of the claim exist. Returns the recorded claim, and the hardware in which they exist.
-    /// `missing` has the devices that did not exist last.
+    /// Waits until all devices of the claim exist and count as in use. Returns the recorded claim, and the hardware in which
+    /// they exist. `missing` has the devices that did not exist last.
     async fn ensure_devices(
         &self,
         claim: &AllocatedClaim,
         missing: &mut BTreeSet<DraDevice>,
     ) -> Result<(PreparedClaim, Arc<Inventory>), PluginError> {
-        let is_new = self.store.claims().iter().all(|known| known.uid != claim.key.uid);
+        let uid = &claim.key.uid;
+        let is_new = !self.store.is_recorded(uid);
         let mut rounds = self.store.rounds();
-        let mut is_repeated = false;
+        let (mut is_repeated, mut is_marked) = (false, false);
         loop {
             let inventory = self.hardware.observe().await;
-            let attempt = self.attempt(claim, &inventory).await?;
-            // The second attempt has compared the devices with the hardware after a round.
-            if is_repeated && attempt.missing.is_empty() {
+            if is_repeated && !self.store.is_recorded(uid) {
+                return Err(ClaimStoreError::Released.into());
+            }
+            let attempt = match self.attempt(claim, &inventory).await {
+                Ok(attempt) => attempt,
+                Err(error) => {
+                    self.undo(is_new, uid)?;
+                    return Err(error);
+                }
+            };
+            missing.clone_from(&attempt.missing);
+            let is_complete = is_repeated && attempt.missing.is_empty();
+            if is_complete && is_marked {
                 return Ok((attempt.claim, inventory));
             }
-            missing.clone_from(&attempt.missing);
-            let round = wait_for_round(&mut rounds, attempt.generation).await?;
+            is_marked = is_complete;
+            let generation =
+                if is_complete { self.store.mark_prepared(uid)? } else { attempt.generation };
+            let round = wait_for_round(&mut rounds, generation).await?;
             if let Some(reason) = round.blocker {
-                self.undo(is_new, &claim.key.uid)?;
+                self.undo(is_new, uid)?;
                 return Err(PluginError::Blocked(reason));
             }
             let failed = attempt.missing.iter();
             let mut failed = failed
                 .filter_map(|device| Some((device, round.failures.get(&device.pci)?.clone())));
             if let Some((device, reason)) = failed.next() {
-                self.undo(is_new, &claim.key.uid)?;
+                self.undo(is_new, uid)?;
                 return Err(PluginError::NotCreated { device: device.name(), reason });
             }
             is_repeated = true;

@@ -1,6 +1,6 @@
 //! Publishes the devices of this node as `ResourceSlices`.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -10,8 +10,6 @@ use octavo_hardware::pcie_root;
 use octavo_kube::resource_slices::ResourceSlicesHandle;
 use octavo_model::id::{NodeName, PciAddress};
 use octavo_model::inventory::{Inventory, NvmlState};
-use octavo_planner::layout::Targets;
-use octavo_planner::reconcile::NodeLayoutStatus;
 
 use super::claim_store::ClaimStore;
 
@@ -40,11 +38,13 @@ impl DraPublisher {
         Self { slices, node, sys_root, readings, pcie_roots: BTreeMap::new(), claims }
     }
 
-    /// Publishes the devices of the GPUs that the layout does not cover, if they differ from the published ones.
-    pub(crate) fn publish(&mut self, inventory: &Inventory, status: Option<&NodeLayoutStatus>) {
-        if inventory.nvml == NvmlState::Loading {
+    /// Publishes the devices of the GPUs that the layout does not cover, if they differ from the published ones. Nothing is
+    /// published before it is known which GPUs these are.
+    pub(crate) fn publish(&mut self, inventory: &Inventory) {
+        let Some(covered) = self.claims.covered().filter(|_| inventory.nvml != NvmlState::Loading)
+        else {
             return;
-        }
+        };
         let inventory = self.readings.complete(inventory);
         for device in &inventory.devices {
             let root = || pcie_root(&self.sys_root, device.pci);
@@ -52,20 +52,13 @@ impl DraPublisher {
         }
         let known = self.pcie_roots.iter();
         let pcie_roots = known.filter_map(|(pci, root)| Some((*pci, root.clone()?))).collect();
-        let targets = status.and_then(|status| status.targets.as_deref());
         let devices = NodeDevices {
             node: &self.node,
             inventory: &inventory,
-            covered: &targets.map(covered).unwrap_or_default(),
+            covered: &covered,
             claimed: &self.claims.device_names(),
             pcie_roots: &pcie_roots,
         };
         self.slices.set(devices.slices());
     }
-}
-
-/// Returns the GPUs that rules of the layout select.
-fn covered(targets: &Targets) -> BTreeSet<PciAddress> {
-    let devices = targets.devices.iter().map(|device| device.pci);
-    devices.chain(targets.unverified.iter().map(|device| device.pci)).collect()
 }

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use octavo_model::holder::Holder;
+use octavo_model::holder::{Holder, without_repeated_pods};
 use octavo_model::id::PciAddress;
 use octavo_model::inventory::Device;
 use octavo_model::reason::Reason;
@@ -183,9 +183,8 @@ fn blockers(
     for cause in &blocked.causes {
         let line = wrap(&format!("  blocked: {}", formatter.cause(cause)), 11);
         output.push(Style::Warning.paint(&line, colors));
-        output.extend(
-            cause.holders().iter().map(|one| wrap(&format!("    by {}", format_holder(one)), 7)),
-        );
+        let holders = without_repeated_pods(cause.holders());
+        output.extend(holders.iter().map(|one| wrap(&format!("    by {}", format_holder(one)), 7)));
         output.push(wrap(&format!("    try: {}", remedy(cause)), 9));
     }
     lines(output)

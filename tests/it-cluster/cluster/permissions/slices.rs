@@ -15,7 +15,10 @@ fn slice(name: &str, node: Option<&str>, driver: &str) -> Value {
         "apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {"name": name},
         "spec": {
             "driver": driver, "devices": [{"name": "gpu-0"}],
-            "pool": {"name": "pool", "generation": 1, "resourceSliceCount": 1},
+            "pool": {
+                "name": format!("{}/{DRIVER}", node.unwrap_or("node-a")), "generation": 1,
+                "resourceSliceCount": 1,
+            },
         },
     });
     match node {
@@ -36,12 +39,16 @@ fn rows() -> Vec<(&'static str, ApiRequest, Verdict)> {
     let foreign = DeniedByPolicy("only ResourceSlices of this node, not of node node-b");
     let driver = DeniedByPolicy("only ResourceSlices of the driver gpu.octavo.dev");
     let applied = slice("a", Some("node-a"), DRIVER);
+    let mut other_pool = slice("c", Some("node-a"), DRIVER);
+    other_pool["spec"]["pool"]["name"] = json!("node-b/gpu.octavo.dev");
+    let pool = DeniedByPolicy("only the pool of this node, not node-b/gpu.octavo.dev");
     vec![
         ("its own", post("a", Some("node-a"), DRIVER), Allowed),
         ("its own is applied", ApiRequest::apply(&own, applied.clone()), Allowed),
         ("its own is patched", ApiRequest::patch(&own, generation.clone()), Allowed),
         ("another node's", post("c", Some("node-b"), DRIVER), foreign),
         ("all nodes'", post("c", None, DRIVER), DeniedByPolicy("not of several nodes")),
+        ("another node's pool", ApiRequest::post(ALL, other_pool), pool),
         ("another driver's", post("c", Some("node-a"), "gpu.nvidia.com"), driver),
         ("another's is patched", ApiRequest::patch(&other, generation), foreign),
         ("another's is deleted", ApiRequest::delete(&other), foreign),

@@ -4,8 +4,8 @@
   LD_LIBRARY_PATH=DIR probe.py >FILE      another library, such as the simulator
 
 Needs nvidia-ml-py. Only reads. For each call, the output has the return code, the value if it describes the device instead of its current
-load, and the median duration of five calls in microseconds. UUIDs and serial numbers are not part of the output. `data/recorded` has
-recordings of real drivers, and a test compares them with the simulator.
+load, and the duration in microseconds: the median of five calls, or that of one call if it fails. UUIDs and serial numbers are not part of
+the output. `data/recorded` has recordings of real drivers, and a test compares them with the simulator.
 """
 
 import json

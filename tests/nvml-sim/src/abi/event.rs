@@ -22,10 +22,10 @@ use super::watch::Watch;
 const ECC: c_ulonglong = 0x1 | 0x2;
 const XID: c_ulonglong = 0x8;
 const MIG_CONFIG: c_ulonglong = 0x100;
-/// Types of driver branches from `FIRST_NEW_BRANCH` on: all up to the change of the recovery action, except 0x20 and 0x40.
-const NEW: c_ulonglong = 0xFE94;
+/// The other types that an H200 with 580.159.04 supports (0xFF9F without ECC, Xid and MIG).
+const OTHER_TYPES: c_ulonglong = 0xFE94;
 
-/// The first driver branch known to have the event types above 0x100: a H200 with 580.159.04 supports 0xFF9F.
+/// The first driver branch known to have `OTHER_TYPES`.
 const FIRST_NEW_BRANCH: u32 = 580;
 
 /// `nvmlEventData_t` of the first version, with the handle type of this crate.
@@ -89,7 +89,9 @@ exports! {
 fn supported(call: &Call<'_>, gpu: &Gpu) -> c_ulonglong {
     let when = |has: bool, bits: c_ulonglong| if has { bits } else { 0 };
     let is_new = call.world().driver.branch() >= FIRST_NEW_BRANCH;
-    XID | when(gpu.ecc.is_some(), ECC) | when(gpu.mig.is_some(), MIG_CONFIG) | when(is_new, NEW)
+    XID | when(gpu.ecc.is_some(), ECC)
+        | when(gpu.mig.is_some(), MIG_CONFIG)
+        | when(is_new, OTHER_TYPES)
 }
 
 fn wait(call: &Call<'_>, set: SetHandle, timeout_ms: c_uint) -> Result<Data, Code> {
