@@ -250,7 +250,8 @@ impl Partitioning {
                 Some("the Node was not read yet, so its layout is unknown".to_owned())
             }
             NodeChoice::NotConsulted | NodeChoice::NoChoice | NodeChoice::Label(_) => {
-                inventory.nvml.error()
+                let notice = self.notice.clone().filter(|_| self.is_layout_unusable());
+                notice.or_else(|| inventory.nvml.error())
             }
         }
     }
@@ -258,12 +259,16 @@ impl Partitioning {
     /// Adds the targets of claims to those of the layout, once the layout is known. A layout that cannot be used covers
     /// unknown GPUs, unless an earlier one stays in effect.
     fn with_claim_targets(&self, inventory: &Inventory, layout: Targets) -> Targets {
-        let is_unusable = self.is_refused && self.last_targets.is_none();
-        let is_known = self.choices.node != NodeChoice::NotRead && !is_unusable;
+        let is_known = self.choices.node != NodeChoice::NotRead && !self.is_layout_unusable();
         match self.claims.as_ref().filter(|_| is_known) {
             Some(claims) => claims.with_targets(inventory, &layout),
             None => layout,
         }
+    }
+
+    /// Returns whether the selected layout cannot be used, and no earlier one stays in effect.
+    fn is_layout_unusable(&self) -> bool {
+        self.is_refused && self.last_targets.is_none()
     }
 
     async fn change_devices(

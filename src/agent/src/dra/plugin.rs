@@ -174,7 +174,14 @@ impl ClaimPlugin {
             self.ensure_devices(&claim, &mut missing).await
         };
         let ready = timeout(PREPARE_TIMEOUT, ready).await;
-        let (prepared, inventory) = ready.unwrap_or(Err(PluginError::TimedOut(missing)))?;
+        let (prepared, inventory) = ready.unwrap_or_else(|_elapsed| {
+            let blocker = self.store.rounds().borrow().blocker.clone();
+            Err(match (self.store.covered(), blocker) {
+                (Some(_), _) => PluginError::TimedOut(missing),
+                (None, Some(reason)) => PluginError::Blocked(reason),
+                (None, None) => ClaimStoreError::LayoutUnknown.into(),
+            })
+        })?;
         let devices: Vec<&DraDevice> = prepared.devices.iter().map(|one| &one.device).collect();
         let cdi_ids = self.specs.write(&key.uid, &devices, &inventory)?;
         let devices = prepared.devices.iter().zip(cdi_ids).map(|(one, cdi_id)| InjectedDevice {
@@ -204,6 +211,11 @@ impl ClaimPlugin {
             }
             let attempt = match self.attempt(claim, &inventory).await {
                 Ok(attempt) => attempt,
+                // At the start of the agent, the first rounds do not know the layout yet.
+                Err(PluginError::Store(ClaimStoreError::LayoutUnknown)) => {
+                    rounds.changed().await.map_err(|_closed| PluginError::ShuttingDown)?;
+                    continue;
+                }
                 Err(error) => {
                     self.undo(is_new, uid)?;
                     return Err(error);
