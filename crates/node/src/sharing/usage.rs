@@ -4,6 +4,7 @@
 //! of each process and instance, the kernel the container of each process. Nothing is attributed twice; what cannot
 //! be attributed is reported separately. The types are also the documents of the REST API and of the agent's socket.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use octavo_model::id::PciAddress;
@@ -164,6 +165,23 @@ impl Usage {
             text.ends_with(UNASSIGNED) || text.ends_with(MORE_TENANTS) || is_more(text)
         };
         self.missing.iter().find(is_about_tenants).cloned()
+    }
+}
+
+impl Usage {
+    /// Returns the allocated devices and partitions, such as `GPU 0 gi 7 (1g.10gb)`, with the pods that they are allocated
+    /// to.
+    pub fn allocations(&self) -> impl Iterator<Item = (String, BTreeSet<String>)> {
+        let units = self.devices.iter();
+        let units = units.flat_map(|device| device.units.iter().map(move |unit| (device, unit)));
+        units.filter_map(|(device, unit)| {
+            let tenants = unit.tenants.iter().filter(|tenant| !tenant.ids.is_empty());
+            let pods: BTreeSet<String> = tenants.map(ToString::to_string).collect();
+            let instance = unit.gpu_instance.map(|id| format!(" gi {id}")).unwrap_or_default();
+            let profile = unit.profile.as_ref().map(|name| format!(" ({name})"));
+            let name = format!("{}{instance}{}", device.name, profile.unwrap_or_default());
+            (!pods.is_empty()).then_some((name, pods))
+        })
     }
 }
 

@@ -1,7 +1,5 @@
 //! One node: the fleet's information about it, then its devices as `octavo inspect` shows them on the node itself.
 
-use std::collections::BTreeSet;
-
 use octavo_fleet::api::{NodeDetail, NodeRow};
 use octavo_fleet::summary::LayoutSummary;
 use octavo_model::reason::Reason;
@@ -64,22 +62,10 @@ fn facts(detail: &NodeDetail, colors: Colors) -> String {
 /// Lists the devices and partitions that are allocated to pods: the pictures below show only processes, and a pod need not
 /// have one.
 fn allocations(usage: &Usage) -> Vec<String> {
-    let units = usage
-        .devices
-        .iter()
-        .flat_map(|device| device.units.iter().map(move |unit| (device.name.as_str(), unit)));
-    let allocated: Vec<String> = units
-        .filter_map(|(device, unit)| {
-            let pods = unit.tenants.iter().filter(|tenant| !tenant.ids.is_empty());
-            let pods: BTreeSet<String> = pods.map(ToString::to_string).collect();
-            let partition = unit.gpu_instance.map(|id| format!(" gi {id}"));
-            let profile = unit.profile.as_ref().map(|name| format!(" ({name})"));
-            let unit =
-                format!("{device}{}{}", partition.unwrap_or_default(), profile.unwrap_or_default());
-            let pods = join(&pods, ", ");
-            (!pods.is_empty()).then(|| wrap(&printable(&format!("  {unit}: {pods}")), 4))
-        })
-        .collect();
+    let allocated = usage
+        .allocations()
+        .map(|(unit, pods)| wrap(&printable(&format!("  {unit}: {}", join(&pods, ", "))), 4));
+    let allocated: Vec<String> = allocated.collect();
     let more = allocated.len().saturating_sub(MAX_ALLOCATIONS);
     let more = (more > 0).then(|| format!("  and {more} more, in `octavo top`"));
     let head = (!allocated.is_empty()).then(|| "Allocated to pods:".to_owned());
