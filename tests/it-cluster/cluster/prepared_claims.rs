@@ -252,4 +252,7 @@ fn real_kubelet_registers_the_driver_and_prepares_the_claim_of_a_pod() {
     rig.api.kubectl(&["delete", "pod", "train", "-n", rig.namespace(), "--wait=false"]);
     rig.await_geometry(&[]);
     eventually("the removed specification", || !rig.has_spec(&claim));
+    agent.kill();
+    // Other tests use this Node too.
+    rig.api.kubectl(&["annotate", "node", "node-1", "octavo.dev/status-"]);
 }
