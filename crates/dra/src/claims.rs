@@ -47,7 +47,7 @@ pub struct AllocatedDevice {
     pub device: String,
 }
 
-/// What happens to an instance that Octavo created for a claim, when the claim ends.
+/// Treatment of an instance that Octavo created for a claim, after the claim has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ReleasePolicy {
     /// It is destroyed as soon as it is idle.
@@ -77,7 +77,7 @@ pub struct PreparedClaim {
     pub namespace: String,
     /// Name.
     pub name: String,
-    /// Whether the devices were verified once.
+    /// Its progress.
     pub state: ClaimState,
     /// Its devices.
     pub devices: Vec<PreparedDevice>,
@@ -101,7 +101,7 @@ pub struct PreparedDevice {
     pub requests: BTreeSet<String>,
     /// The device.
     pub device: DraDevice,
-    /// Whether Octavo created the instance, and destroys it after the claim.
+    /// True if Octavo created the instance, and destroys it after the claim.
     pub created: bool,
 }
 

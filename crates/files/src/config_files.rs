@@ -42,7 +42,7 @@ pub struct LayoutFileSnapshot {
     pub layouts: Option<Arc<Layouts>>,
     /// Hash of the file's content: the first digits of its SHA-256, as printed by `sha256sum`.
     pub hash: Option<String>,
-    /// Why the layouts may differ from the current content of the file.
+    /// Reason why the layouts may differ from the current content of the file.
     pub notice: Option<String>,
 }
 

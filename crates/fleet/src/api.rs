@@ -93,7 +93,7 @@ pub struct LayoutNames {
     pub kind: String,
     /// Name of the Kubernetes Node.
     pub node: String,
-    /// Why the layouts may differ from the current content of the file; absent if they do not.
+    /// Reason why the layouts may differ from the current content of the file; absent if they do not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub notice: Option<String>,
     /// Layouts, those of the file first.

@@ -29,7 +29,7 @@ pub struct NodePlanList {
     /// Token of the next page, for the parameter `continue`; absent on the last page.
     #[serde(rename = "continue")]
     pub continue_token: Option<String>,
-    /// Why the layouts may differ from the current content of the file; absent if they do not.
+    /// Reason why the layouts may differ from the current content of the file; absent if they do not.
     pub notice: Option<String>,
     /// Sums over the nodes of this page.
     pub totals: NodePlanTotals,
@@ -82,7 +82,7 @@ pub struct NodePlanRow {
     pub created: usize,
     /// The largest disruption of all devices.
     pub disruption: Disruption,
-    /// Why devices are blocked or do not support the layout, or why there is no plan.
+    /// Reasons why devices are blocked or do not support the layout, or why there is no plan.
     pub problems: Vec<NodePlanProblem>,
     /// Human-readable warnings about the plan.
     pub warnings: Vec<String>,

@@ -18,3 +18,4 @@ pub mod pod_annotations;
 pub mod resource_claims;
 pub mod resource_slices;
 pub mod token_review;
+mod write_status;

@@ -12,12 +12,13 @@ use kube::{Api, Client};
 use octavo_model::id::NodeName;
 use octavo_node::node_object::FIELD_MANAGER;
 use octavo_node::node_object::write_backoff::WriteBackoff;
-use octavo_toolkit::desired::{self, Desired, TaskHandle, TaskState, update};
+use octavo_toolkit::desired::{self, Desired, TaskHandle, TaskState};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
-use tracing::{debug, info, warn};
+use tracing::{debug, info};
 
 use crate::client;
+use crate::write_status::WriteStatus;
 
 /// Interval of reading the object.
 const READ_INTERVAL: Duration = Duration::from_mins(10);
@@ -36,16 +37,7 @@ pub struct NodeFeatureContent {
 #[derive(Debug)]
 pub struct NodeFeatureHandle {
     node: String,
-    task: TaskHandle<DesiredObject, NodeFeatureStatus>,
-}
-
-/// Progress and errors.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-struct NodeFeatureStatus {
-    /// The last generation that was applied.
-    generation: Option<u64>,
-    /// The current error.
-    error: Option<String>,
+    task: TaskHandle<DesiredObject, WriteStatus>,
 }
 
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -64,7 +56,7 @@ enum DesiredObject {
 pub struct NodeFeatureWriter {
     objects: Api<DynamicObject>,
     name: String,
-    state: TaskState<DesiredObject, NodeFeatureStatus>,
+    state: TaskState<DesiredObject, WriteStatus>,
 }
 
 impl NodeFeatureHandle {
@@ -184,15 +176,12 @@ impl NodeFeatureWriter {
     }
 
     fn publish_status(&self, generation: Option<u64>, error: Option<String>) {
-        update(&self.state.observed, |status| {
-            if error != status.error
-                && let Some(error) = &error
-            {
-                warn!(%error, "cannot update the NodeFeature; retrying");
-            }
-            status.generation = generation.or(status.generation);
-            status.error = error;
-        });
+        WriteStatus::publish(
+            &self.state.observed,
+            generation,
+            error,
+            "cannot update the NodeFeature; retrying",
+        );
     }
 }
 

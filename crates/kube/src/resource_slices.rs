@@ -18,7 +18,7 @@ use octavo_dra::{DRIVER, PoolUpdate, dropped_fields};
 use octavo_model::id::NodeName;
 use octavo_node::node_object::FIELD_MANAGER;
 use octavo_node::node_object::write_backoff::WriteBackoff;
-use octavo_toolkit::desired::{self, Desired, TaskHandle, TaskState, update};
+use octavo_toolkit::desired::{self, Desired, TaskHandle, TaskState};
 use thiserror::Error;
 use tokio::time::{Instant, sleep};
 use tokio_stream::StreamExt;
@@ -26,6 +26,7 @@ use tracing::{debug, info, warn};
 
 use crate::backoff::ReconnectBackoff;
 use crate::client::{self, RequestError, describe_watch_error};
+use crate::write_status::WriteStatus;
 
 /// Desired slices; `None` until they are known.
 type DesiredSlices = Option<Arc<Vec<ResourceSlice>>>;
@@ -33,16 +34,7 @@ type DesiredSlices = Option<Arc<Vec<ResourceSlice>>>;
 /// Handle that sets the desired slices.
 #[derive(Debug)]
 pub struct ResourceSlicesHandle {
-    task: TaskHandle<DesiredSlices, PublicationStatus>,
-}
-
-/// Progress and errors.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-struct PublicationStatus {
-    /// The last generation of the desired slices that was published.
-    generation: Option<u64>,
-    /// The current error.
-    error: Option<String>,
+    task: TaskHandle<DesiredSlices, WriteStatus>,
 }
 
 /// Keeps the slices in their desired state; run it as a task.
@@ -51,7 +43,7 @@ pub struct ResourceSlicePublisher {
     slices: Api<ResourceSlice>,
     nodes: Api<Node>,
     node: String,
-    state: TaskState<DesiredSlices, PublicationStatus>,
+    state: TaskState<DesiredSlices, WriteStatus>,
     /// The slices of this node by name; `None` before they were listed.
     published: Option<BTreeMap<String, ResourceSlice>>,
     /// The slices of a list that is not complete yet.
@@ -274,15 +266,12 @@ impl ResourceSlicePublisher {
     }
 
     fn publish_status(&self, generation: Option<u64>, error: Option<String>) {
-        update(&self.state.observed, |status| {
-            if error != status.error
-                && let Some(error) = &error
-            {
-                warn!(%error, "cannot publish the ResourceSlices; retrying");
-            }
-            status.generation = generation.or(status.generation);
-            status.error = error;
-        });
+        WriteStatus::publish(
+            &self.state.observed,
+            generation,
+            error,
+            "cannot publish the ResourceSlices; retrying",
+        );
     }
 }
 

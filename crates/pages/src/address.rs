@@ -17,6 +17,21 @@ impl ListAddress {
         Some(Self(pairs.filter(|(_, value)| !value.is_empty()).collect()))
     }
 
+    /// The address and its request. Of an invalid one, the defaults and the error.
+    pub(super) fn read<T: Default>(
+        uri: &Uri,
+        parse: impl FnOnce(&Self) -> Result<T, String>,
+    ) -> (Self, T, Option<String>) {
+        let Some(address) = Self::parse(uri) else {
+            let error = "the address has an invalid encoding".to_owned();
+            return (Self::default(), T::default(), Some(error));
+        };
+        match parse(&address) {
+            Ok(request) => (address, request, None),
+            Err(error) => (address, T::default(), Some(error)),
+        }
+    }
+
     /// All parameters.
     pub(super) fn pairs(&self) -> impl Iterator<Item = (String, String)> {
         self.0.iter().cloned()

@@ -120,15 +120,8 @@ impl ListPage {
 pub(super) fn page(view: &FleetView, visibility: &Visibility, uri: &Uri, origin: &str) -> ListPage {
     let now = view.clock().now();
     let fleet = view.listed();
-    let address = ListAddress::parse(uri);
-    let query = address
-        .as_ref()
-        .map_or_else(|| Err("the address has an invalid encoding".to_owned()), parse);
-    let address = address.unwrap_or_default();
-    let (wrong, (query, is_grouped)) = match query {
-        Ok(query) => (None, query),
-        Err(error) => (Some(format!("Invalid filter: {error}.")), (Query::default(), false)),
-    };
+    let (address, (query, is_grouped), error) = ListAddress::read(uri, parse);
+    let wrong = error.map(|error| format!("Invalid filter: {error}."));
     let query = Query { limit: query.limit.min(MAX_ROWS), ..query };
     let found = query::find(&fleet, &query, now);
     let sections = if is_grouped {

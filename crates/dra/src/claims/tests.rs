@@ -123,7 +123,7 @@ fn claim(id: &str, devices: &[DraDevice]) -> AllocatedClaim {
     AllocatedClaim { key, devices: allocated.collect() }
 }
 
-/// What a test varies of the node.
+/// Parts of the node that tests vary.
 #[derive(Default)]
 struct Given<'a> {
     holders: &'a [Holder],

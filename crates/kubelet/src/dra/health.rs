@@ -38,7 +38,7 @@ pub struct NodeDevices {
     pub pool: String,
     /// Each device once.
     pub devices: Vec<DeviceHealth>,
-    /// Whether the hardware responds. The health of all devices is unknown otherwise.
+    /// False if the hardware does not respond; the health of all devices is unknown then.
     pub is_known: bool,
 }
 

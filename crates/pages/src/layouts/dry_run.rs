@@ -122,15 +122,8 @@ pub(crate) async fn show(
     // Without a guard in front of it, the page shows nothing.
     let is_guarded = visibility.types == VisibleTypes::All;
     let fleet = if is_guarded { site.view.listed() } else { Fleet::default() };
-    let address = ListAddress::parse(&uri);
-    let request = address
-        .as_ref()
-        .map_or_else(|| Err("the address has an invalid encoding".to_owned()), Request::parse);
-    let address = address.unwrap_or_default();
-    let (wrong, request) = match request {
-        Ok(request) => (None, request),
-        Err(error) => (Some(format!("Invalid address: {error}.")), Request::default()),
-    };
+    let (address, request, error) = ListAddress::read(&uri, Request::parse);
+    let wrong = error.map(|error| format!("Invalid address: {error}."));
     let found = query::find(&fleet, &request.query, now);
     let (layout, nodes) = (request.layout.clone(), found.items.clone());
     let planned = site.view.plan(move |layouts: &LayoutFileSnapshot| -> Planned {

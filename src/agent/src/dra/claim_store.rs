@@ -21,6 +21,7 @@ use octavo_model::inventory::{Device, Inventory, NvmlState, Severity};
 use octavo_model::reason::Reason;
 use octavo_planner::layout::Targets;
 use octavo_planner::reconcile::NodeLayoutStatus;
+use octavo_toolkit::desired::send_if_changed;
 use octavo_toolkit::error::chain;
 use octavo_toolkit::files::{self, ReadError};
 use thiserror::Error;
@@ -65,11 +66,11 @@ struct StoreState {
 pub struct ClaimRound {
     /// Changes that the round handled.
     pub generation: u64,
-    /// Whether this process owns the state directory.
+    /// True if this process owns the state directory.
     pub is_owner: bool,
     /// Reason why no claim can change devices now.
     pub blocker: Option<String>,
-    /// Why devices could not be changed.
+    /// Reasons why devices could not be changed.
     pub failures: BTreeMap<PciAddress, String>,
 }
 
@@ -255,12 +256,7 @@ impl ClaimStore {
             blocker,
             failures,
         });
-        let devices = Arc::new(health(inventory, &self.pool));
-        self.devices.send_if_modified(|known| {
-            let differs = *known != devices;
-            *known = devices;
-            differs
-        });
+        send_if_changed(&self.devices, Arc::new(health(inventory, &self.pool)));
     }
 
     /// Decides how to prepare a claim, records it and requests its missing instances.

@@ -1,11 +1,11 @@
 //! Publishes the devices of this node as `ResourceSlices`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use octavo_dra::LastReadings;
 use octavo_dra::slices::NodeDevices;
+use octavo_dra::{DeviceName, LastReadings};
 use octavo_hardware::pcie_root;
 use octavo_kube::resource_slices::ResourceSlicesHandle;
 use octavo_model::id::{NodeName, PciAddress};
@@ -23,6 +23,9 @@ pub struct DraPublisher {
     /// Root complex of each GPU: it never changes, so it is read once.
     pcie_roots: BTreeMap<PciAddress, Option<String>>,
     claims: Arc<ClaimStore>,
+    /// The hardware, the covered GPUs and the claimed devices of the last publication. Reports of progress and of scans
+    /// rarely change them.
+    last: Option<(Inventory, BTreeSet<PciAddress>, BTreeSet<DeviceName>)>,
 }
 
 impl DraPublisher {
@@ -35,7 +38,7 @@ impl DraPublisher {
         claims: Arc<ClaimStore>,
     ) -> Self {
         let readings = LastReadings::default();
-        Self { slices, node, sys_root, readings, pcie_roots: BTreeMap::new(), claims }
+        Self { slices, node, sys_root, readings, pcie_roots: BTreeMap::new(), claims, last: None }
     }
 
     /// Publishes the devices of the GPUs that the layout does not cover, if they differ from the published ones. Nothing is
@@ -45,7 +48,15 @@ impl DraPublisher {
         else {
             return;
         };
-        let inventory = self.readings.complete(inventory);
+        let claimed = self.claims.device_names();
+        let is_same = |(known, known_covered, known_claimed): &(Inventory, _, _)| {
+            known == inventory && *known_covered == covered && *known_claimed == claimed
+        };
+        if self.last.as_ref().is_some_and(is_same) {
+            return;
+        }
+        let current = inventory;
+        let inventory = self.readings.complete(current);
         for device in &inventory.devices {
             let root = || pcie_root(&self.sys_root, device.pci);
             self.pcie_roots.entry(device.pci).or_insert_with(root);
@@ -56,9 +67,10 @@ impl DraPublisher {
             node: &self.node,
             inventory: &inventory,
             covered: &covered,
-            claimed: &self.claims.device_names(),
+            claimed: &claimed,
             pcie_roots: &pcie_roots,
         };
         self.slices.set(devices.slices());
+        self.last = Some((current.clone(), covered, claimed));
     }
 }

@@ -9,7 +9,7 @@ use octavo_toolkit::choice::choice;
 #[derive(Debug, Clone, PartialEq, Eq, clap::Args)]
 #[command(next_help_heading = "Sharing")]
 pub struct DraSettings {
-    /// What happens to a partition that was created for a resource claim when the claim ends; for --dra
+    /// Treatment of a partition that was created for a resource claim, after the claim; for --dra
     #[arg(
         long = "dra-release",
         value_name = "POLICY",
