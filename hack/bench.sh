@@ -21,5 +21,6 @@ cargo bench --locked --bench people
 cargo bench --locked --bench served
 cargo bench --locked --bench sharing
 cargo bench --locked --bench usage
+cargo bench --locked --bench viewers
 hack/measure-pages.sh
 exec cargo bench --locked --bench fleet -- "${2:-10000}"
