@@ -92,8 +92,8 @@ impl PodAnnotations {
     /// The changes that a pod with these annotations needs; empty if it is up to date.
     pub fn changes(&self, has: &Annotations) -> Changes {
         let differing = KEYS.into_iter().filter_map(|key| {
-            let shall = self.0.get(key);
-            (shall != has.get(key)).then(|| (key, shall.cloned()))
+            let desired = self.0.get(key);
+            (desired != has.get(key)).then(|| (key, desired.cloned()))
         });
         differing.collect()
     }

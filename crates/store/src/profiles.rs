@@ -402,10 +402,10 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn profiles_are_checked_at_most_once_a_second_and_only_after_a_change() {
-        let (says, hears) = watch::channel(watched("node-a"));
-        let profiles = Profiles::new(None, Some(hears), None);
+        let (sender, receiver) = watch::channel(watched("node-a"));
+        let profiles = Profiles::new(None, Some(receiver), None);
         let judge_of = async |now: &Arc<WatchedCluster>| {
-            says.send_replace(Arc::clone(now));
+            sender.send_replace(Arc::clone(now));
             profiles.judged(Fleet::default()).await;
             let (of, _) = profiles.judged.last(|_| true).unwrap();
             of.snapshot.unwrap()
@@ -424,11 +424,11 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn stale_report_is_returned_unless_a_profile_changed() {
         let (known, of_profiles) = watch::channel(Arc::new(Known::default()));
-        let (says, of_nodes) = watch::channel(watched("node-a"));
+        let (sender, of_nodes) = watch::channel(watched("node-a"));
         let profiles = Profiles::new(Some(of_profiles), Some(of_nodes), None);
         profiles.judged(Fleet::default()).await;
         let work = Arc::clone(&profiles.judged.state).lock_owned().await;
-        says.send_replace(watched("node-b"));
+        sender.send_replace(watched("node-b"));
         advance(AGAIN).await;
         profiles.judged(Fleet::default()).await;
         known.send_replace(Arc::default());
@@ -446,8 +446,8 @@ mod tests {
             kinds: [(ProfileKind::Hardware, Presence::Present)].into(),
             ..Known::default()
         };
-        let (_says, hears) = watch::channel(Arc::new(known));
-        let profiles = Profiles::new(Some(hears), None, None);
+        let (_sender, receiver) = watch::channel(Arc::new(known));
+        let profiles = Profiles::new(Some(receiver), None, None);
         let one = profiles.targets(Fleet::default()).await.unwrap().unwrap();
         advance(MEANWHILE).await;
         let other = profiles.targets(Fleet::default()).await.unwrap().unwrap();

@@ -163,13 +163,13 @@ fn run(invocation: &Invocation, open: OpenHardware) -> Result<Report, CliError> 
         Command::Plan(settings) => planned(settings, open, colors),
         Command::Apply(settings) => {
             let open = |run: &RunSettings| opened(&run.hardware, open);
-            let look = (colors, invocation.screen, invocation.charset);
-            block_on(apply::apply(&open, settings, look))?
+            let terminal = (colors, invocation.screen, invocation.charset);
+            block_on(apply::apply(&open, settings, terminal))?
         }
         Command::Restore(settings) => {
             let open = |run: &RunSettings| opened(&run.hardware, open);
-            let look = (colors, invocation.screen, invocation.charset);
-            block_on(apply::restore(&open, settings, look))?
+            let terminal = (colors, invocation.screen, invocation.charset);
+            block_on(apply::restore(&open, settings, terminal))?
         }
         Command::History(settings) => history::report(settings, colors),
         Command::Checkpoint(settings) => {

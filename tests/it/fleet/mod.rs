@@ -87,7 +87,7 @@ impl Machine {
 async fn agreed(api: &Api, node: &str, machine: &Machine) -> Value {
     let (inventory, labels) = (machine.inspected(), machine.labelled());
     api.node(node, |shown| {
-        to_newcomers(&shown["inventory"], &inventory) == inventory
+        as_read_by_new_program(&shown["inventory"], &inventory) == inventory
             && shown["labels"] == labels
             && shown["connected"] == true
     })
@@ -96,10 +96,10 @@ async fn agreed(api: &Api, node: &str, machine: &Machine) -> Value {
 
 /// Removes what a newly started program cannot know: facts of a failing device that were read before it failed, and the
 /// call that detected the failure.
-fn to_newcomers(shown: &Value, newcomer: &Value) -> Value {
+fn as_read_by_new_program(shown: &Value, new_inventory: &Value) -> Value {
     let mut shown = shown.clone();
     let devices = shown["devices"].as_array_mut().unwrap();
-    let known = newcomer["devices"].as_array().unwrap();
+    let known = new_inventory["devices"].as_array().unwrap();
     for (device, known) in devices.iter_mut().zip(known) {
         if device["condition"]["state"] == "failing" {
             let fields = device.as_object_mut().unwrap();

@@ -178,12 +178,12 @@ impl KeyLedger {
         // A node that disconnects and reconnects keeps its history.
         let mut room = MAX_REMEMBERED_NODES;
         self.askers.retain(|node, asker| {
-            let is_news = !asker.changes.is_empty() && room > 0;
-            let is_here = requests.contains_key(node);
-            if is_news && !is_here {
+            let is_retained = !asker.changes.is_empty() && room > 0;
+            let is_connected = requests.contains_key(node);
+            if is_retained && !is_connected {
                 room = room.saturating_sub(1);
             }
-            is_here || is_news
+            is_connected || is_retained
         });
     }
 
@@ -518,7 +518,7 @@ mod tests {
             assert!(there.ours.contains(&config.key));
         }
         let lost = keys.iter().filter(|key| !there.ours.contains(*key)).count();
-        assert_eq!(lost, 1, "what it asks for now has to be somewhere");
+        assert_eq!(lost, 1, "only its requested key evicts another");
     }
 
     #[test]

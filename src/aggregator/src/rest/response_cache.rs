@@ -189,7 +189,7 @@ mod tests {
     fn errors_are_not_cached() {
         let (answers, judged) = (ResponseCache::default(), Arc::new(ProfileReport::default()));
         let failed = answers.get_or_create(&judged, key(1), |_| {
-            Err(ApiError::new(ProblemKind::Internal, "as a test wants it"))
+            Err(ApiError::new(ProblemKind::Internal, "intended by the test"))
         });
         assert!(failed.is_err());
         assert!(is_made(&answers, &judged, key(1)));

@@ -203,13 +203,13 @@ enum Event {
     /// The n-th pod ends.
     End(usize),
     /// The kubelet is queried.
-    Tell,
+    Report,
     /// The kubelet restarts and temporarily reports no pods.
     Restart,
     /// The engine destroys a partition and creates another one.
     Replace(usize),
     /// The agent observes the hardware.
-    Look,
+    Observe,
 }
 
 fn event() -> impl Strategy<Value = Event> {
@@ -217,10 +217,10 @@ fn event() -> impl Strategy<Value = Event> {
         4 => (0..3_usize).prop_map(Event::Ask),
         2 => Just(Event::Note),
         2 => (0..4_usize).prop_map(Event::End),
-        3 => Just(Event::Tell),
+        3 => Just(Event::Report),
         1 => Just(Event::Restart),
         3 => (0..3_usize).prop_map(Event::Replace),
-        2 => Just(Event::Look),
+        2 => Just(Event::Observe),
     ]
 }
 
@@ -264,7 +264,7 @@ proptest! {
                 Event::End(nth) => if nth < noted.len() {
                     noted.remove(nth);
                 },
-                Event::Tell => {
+                Event::Report => {
                     let report = noted.iter().map(|uuid| pod(uuid)).collect();
                     gate.record_report(gate.now(), report, false);
                 }
@@ -273,19 +273,19 @@ proptest! {
                 }
                 Event::Replace(nth) => {
                     let closed = gate.block(&[pci()]);
-                    // As in `apply::witness::DevicePluginProbe`, with the kubelet's own response.
+                    // As in `DevicePluginProbe`, with the kubelet's own response.
                     let unseen = gate.unreported();
                     let mut holders = unseen.iter().map(|one| &one.device_id).chain(&noted);
                     let uuid = there[nth].clone();
                     if !holders.any(|held| *held == uuid) {
-                        prop_assert!(!given.contains(&uuid) && !noted.contains(&uuid), "{} had somebody", uuid);
+                        prop_assert!(!given.contains(&uuid) && !noted.contains(&uuid), "{} is allocated to a pod", uuid);
                         made += 1;
                         there[nth] = format!("MIG-11111111-2222-3333-4444-{made:012}");
                     }
                     drop(closed);
-                    prop_assert!(ask(&gate, &[&uuid]).is_err(), "given out before it was looked at anew");
+                    prop_assert!(ask(&gate, &[&uuid]).is_err(), "allocated before the hardware was observed again");
                 }
-                Event::Look => list(&gate, &offers_of(&there), &Health::Healthy),
+                Event::Observe => list(&gate, &offers_of(&there), &Health::Healthy),
             }
         }
     }

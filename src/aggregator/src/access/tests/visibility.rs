@@ -66,13 +66,13 @@ fn labelled(products: &[&str]) -> LabeledSite {
         profile(&format!("wide, annotations: {{octavo.dev/type: {H100}}}"), ""),
     ];
     std::fs::write(file.path(), all.join("---\n")).unwrap();
-    let (says, watched) = watch::channel(cluster(products));
+    let (sender, watched) = watch::channel(cluster(products));
     let profile_file = HardwareProfileFile::open(file.path()).unwrap();
     let profiles = Profiles::new(None, Some(watched.clone()), Some(profile_file));
     let site = site_with(TrustedIdentitySources::default(), |view| {
         Counter::new(view.with_profiles(profiles), Some(watched))
     });
-    LabeledSite { site, cluster: says, file }
+    LabeledSite { site, cluster: sender, file }
 }
 
 impl LabeledSite {

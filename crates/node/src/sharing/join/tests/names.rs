@@ -80,7 +80,7 @@ fn ambiguous_uids_are_reported_in_bounded_lines() {
         (0..1000).map(|number| given(&format!("pod-{number}"), "main", &replica(number))).collect();
     let origins: Vec<(u32, ProcessOrigin)> =
         (0..1000).map(|pid| (pid, of(&format!("uid-{pid:04}")))).collect();
-    let usage = look(&whole(1000, &processes), &pods, &seen(&origins));
+    let usage = join_one(&whole(1000, &processes), &pods, &seen(&origins));
     assert_eq!(
         usage.missing.first().map(String::as_str),
         Some(
@@ -100,7 +100,7 @@ fn ambiguous_uids_are_reported_in_bounded_lines() {
 fn ambiguous_pods_have_unknown_usage() {
     let reading = whole(300, &[process(1, 100), process(2, 200)]);
     let pods = [given("a", "main", &replica(0)), given("b", "main", &replica(1))];
-    let usage = look(&reading, &pods, &seen(&[(1, of("x")), (2, of("y"))]));
+    let usage = join_one(&reading, &pods, &seen(&[(1, of("x")), (2, of("y"))]));
     are(&usage, 0, &[("y", 0, Some(200)), ("x", 0, Some(100)), ("a", 1, None), ("b", 1, None)]);
     assert_eq!(rest(&usage, 0), Some(0));
     assert_eq!(
