@@ -17,7 +17,7 @@ mod pages;
 mod pod_resources;
 mod release;
 mod requests;
-#[expect(dead_code, reason = "`it` needs more of it")]
+#[expect(dead_code, reason = "the tests in `it` use the rest")]
 #[path = "../support/mod.rs"]
 mod support;
 mod troubleshooting;

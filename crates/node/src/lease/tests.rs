@@ -8,7 +8,7 @@ fn at(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-#[expect(clippy::unnecessary_wraps, reason = "a look at a Lease may find none")]
+#[expect(clippy::unnecessary_wraps, reason = "the functions under test take an optional Lease")]
 fn observed_lease(holder: &str, version: &str) -> Option<ObservedLease> {
     Some(ObservedLease {
         holder: Some(holder.to_owned()),

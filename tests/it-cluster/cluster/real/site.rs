@@ -249,7 +249,10 @@ pub(super) fn story(api: &Api) -> String {
 }
 
 /// Prints a figure with `--nocapture`.
-#[expect(clippy::print_stderr, reason = "figures are to be seen, and nothing depends on them")]
+#[expect(
+    clippy::print_stderr,
+    reason = "figures are printed for the reader; no test depends on them"
+)]
 pub(super) fn figure(text: &str) {
     eprintln!("{text}");
 }

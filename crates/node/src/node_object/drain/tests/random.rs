@@ -6,7 +6,7 @@ use super::*;
 
 /// Possible changes between two reconciliations.
 #[derive(Debug, Clone)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a coin of its own")]
+#[expect(clippy::struct_excessive_bools, reason = "each is an independent random choice")]
 struct RandomStep {
     later: u64,
     turns: bool,
