@@ -316,13 +316,13 @@ fn key(
         Some(ProcessOrigin::Gone | ProcessOrigin::Unknown) => None,
         Some(ProcessOrigin::NoPod) => Some(TenantKey::NonPodProcess(pid)),
         Some(ProcessOrigin::Pod { uid, container }) => {
-            let stranger =
+            let unallocated =
                 TenantKey::Unallocated { uid: uid.clone(), container: container.clone() };
             let Some(name) = names.name(uid) else {
-                return Some(stranger);
+                return Some(unallocated);
             };
             let place = site.places.get(&name);
-            Some(place.map_or(stranger, |place| TenantKey::Holder(*place)))
+            Some(place.map_or(unallocated, |place| TenantKey::Holder(*place)))
         }
     }
 }

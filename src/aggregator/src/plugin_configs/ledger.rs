@@ -30,7 +30,7 @@ pub struct KeyLedger {
     owned_elsewhere: BTreeSet<String>,
     /// Owner of each key.
     owners: BTreeMap<String, Owner>,
-    askers: BTreeMap<NodeName, RequestHistory>,
+    histories: BTreeMap<NodeName, RequestHistory>,
 }
 
 /// Owner of a key.
@@ -146,14 +146,14 @@ impl KeyLedger {
         (node, key): (&NodeName, &String),
         is_there: bool,
     ) -> bool {
-        let asker = self.askers.entry(node.clone()).or_default();
-        if !is_there && asker.last.as_ref() != Some(key) {
-            if asker.changes.len() >= MAX_CHANGES {
+        let history = self.histories.entry(node.clone()).or_default();
+        if !is_there && history.last.as_ref() != Some(key) {
+            if history.changes.len() >= MAX_CHANGES {
                 return false;
             }
-            asker.changes.push_back(now);
+            history.changes.push_back(now);
         }
-        asker.last = Some(key.clone());
+        history.last = Some(key.clone());
         let owner = self.owners.get(key);
         if owner.is_none() && !is_there {
             self.owners.insert(key.clone(), Owner::One(node.clone()));
@@ -164,21 +164,21 @@ impl KeyLedger {
     }
 
     fn is_rate_limited(&self, node: &NodeName) -> bool {
-        let asker = self.askers.get(node);
-        asker.is_some_and(|asker| asker.changes.len() >= MAX_CHANGES)
+        let history = self.histories.get(node);
+        history.is_some_and(|history| history.changes.len() >= MAX_CHANGES)
     }
 
     fn forget(&mut self, now: Duration, requests: &ConfigRequests) {
-        for asker in self.askers.values_mut() {
+        for history in self.histories.values_mut() {
             let is_old = |at: &Duration| now.saturating_sub(*at) >= RETENTION;
-            while asker.changes.front().is_some_and(is_old) {
-                asker.changes.pop_front();
+            while history.changes.front().is_some_and(is_old) {
+                history.changes.pop_front();
             }
         }
         // A node that disconnects and reconnects keeps its history.
         let mut room = MAX_REMEMBERED_NODES;
-        self.askers.retain(|node, asker| {
-            let is_retained = !asker.changes.is_empty() && room > 0;
+        self.histories.retain(|node, history| {
+            let is_retained = !history.changes.is_empty() && room > 0;
             let is_connected = requests.contains_key(node);
             if is_retained && !is_connected {
                 room = room.saturating_sub(1);

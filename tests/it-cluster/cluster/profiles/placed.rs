@@ -161,10 +161,10 @@ async fn made(site: &Site<'_>, namespace: &str, name: &str, host: &Host) -> (Val
     .await;
     site.run(&["create", "--type", of, "--name", name, "-n", namespace], 0);
     let path = format!("{namespace}/{name}");
-    let judged = site.profile(&path, |one| one["reach"]["nodes"] == 1).await;
-    assert_eq!((&judged["type"], words(&judged)), (&json!(of), Vec::new()));
-    let room = usize::try_from(judged["available"].as_u64().unwrap()).unwrap();
-    assert!((1..=host.devices).contains(&room), "{judged:#}");
+    let profile = site.profile(&path, |one| one["reach"]["nodes"] == 1).await;
+    assert_eq!((&profile["type"], words(&profile)), (&json!(of), Vec::new()));
+    let room = usize::try_from(profile["available"].as_u64().unwrap()).unwrap();
+    assert!((1..=host.devices).contains(&room), "{profile:#}");
     let made = object(site.api, namespace, name).unwrap();
     let node = &made["spec"]["scheduling"]["node"];
     assert_eq!(node["nodeSelector"], json!({"octavo.dev/type": of}));
@@ -224,9 +224,9 @@ async fn workload_without_nodes_stays_pending(site: &Site<'_>, namespace: &str) 
     assert!(reported.contains(V100), "{reported}");
     site.api.apply(&profile(namespace, "nowhere", ("octavo.dev/type", V100)));
     let path = format!("{namespace}/nowhere");
-    let judged = site.profile(&path, |one| !words(one).is_empty()).await;
-    assert!(words(&judged).contains(&"nothing-selected"), "{judged:#}");
-    assert_eq!(judged["available"], 0);
+    let profile = site.profile(&path, |one| !words(one).is_empty()).await;
+    assert!(words(&profile).contains(&"nothing-selected"), "{profile:#}");
+    assert_eq!(profile["available"], 0);
     let mut nowhere = object(site.api, namespace, "nowhere").unwrap();
     nowhere["spec"]["identifiers"][0]["identifier"] = json!(GPU);
     nowhere["spec"]["identifiers"][0]["defaultCount"] = json!(1);

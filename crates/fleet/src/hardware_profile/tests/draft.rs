@@ -93,7 +93,7 @@ fn ac_002_draft_takes_counts_selector_and_tolerations_from_nodes() {
         node.taints
             .retain(|taint| !taint.key.contains("octavo.dev") && !taint.key.contains("role"));
     }
-    let (reach, findings) = judged(profile, &open);
+    let (reach, findings) = check_on(profile, &open);
     assert_eq!(findings, []);
     assert_eq!(reach.unwrap().free, 8 + 4);
 }

@@ -163,14 +163,14 @@ fn labelled(given: &str, devices: Vec<Device>, is_node: bool) -> Node {
 
 #[test]
 fn labels_of_manually_typed_devices_match_the_hardware() {
-    let stranger = || on_bus((0x1234, 0xabcd), 0, Some("xpu"));
+    let unrecognized = || on_bus((0x1234, 0xabcd), 0, Some("xpu"));
     let nvidias = || on_bus((0x10de, 0xffff), 0, None);
     let known = || on_bus(H100, 1, None);
     let check = Check::Labels;
     for is_node in [true, false] {
         // Beside a known device the type is `mixed`, which names no product; a SKU determines more than its type.
         for (given, devices) in [
-            ("acme-x9", vec![stranger(), known()]),
+            ("acme-x9", vec![unrecognized(), known()]),
             ("nvidia-h100-sxm5-80gb", vec![nvidias()]),
             ("nvidia-h100-sxm5-80gb", vec![nvidias(), known()]),
         ] {
@@ -182,7 +182,7 @@ fn labels_of_manually_typed_devices_match_the_hardware() {
         }
     }
     // Differences that do not result from the override are still reported.
-    let mut node = labelled("acme-x9", vec![stranger()], false);
+    let mut node = labelled("acme-x9", vec![unrecognized()], false);
     node.inventory.devices.push(on_bus((0x1234, 0xabcd), 1, None));
     node.expect_finding(check, CheckResult::Warning, "octavo.dev/count=1, +octavo.dev/count=2");
     let remedy = |node: &Node| node.most_severe(check).remedy.unwrap();

@@ -95,9 +95,9 @@ fn share_scales_with_replicas_and_is_absent_without_allocation() {
     let mut guard = Guard::default();
     let mut both = tenant("a", 50 * GIB);
     both.ids.push(ShareId::replica("GPU-a", 1));
-    let mut stranger = tenant("b", 28 * GIB);
-    stranger.ids.clear();
-    let (alarms, usage) = at(&mut guard, 0, &[both, stranger]);
+    let mut without_ids = tenant("b", 28 * GIB);
+    without_ids.ids.clear();
+    let (alarms, usage) = at(&mut guard, 0, &[both, without_ids]);
     assert!(alarms.is_empty(), "{alarms:?}");
     assert!(usage.devices[0].units[0].tenants.iter().all(|one| !one.is_over_share));
 }

@@ -82,11 +82,11 @@ fn uninspected_process_is_of_unknown_origin() {
 
 #[test]
 fn process_without_allocation_is_separate_tenant() {
-    let stranger = [("uid-other", 0, Some(300)), ("a", 1, Some(0))];
+    let unallocated = [("uid-other", 0, Some(300)), ("a", 1, Some(0))];
     // The pod's own UID is known and differs.
     let reading = whole(300, &[process(1, 300)]);
     let attribution = seen(&[(1, of("uid-other"))]);
-    are(&join_one(&reading, &[known("a", &replica(0))], &attribution), 0, &stranger);
+    are(&join_one(&reading, &[known("a", &replica(0))], &attribution), 0, &unallocated);
     // The pod's UID is not known, and the process also runs on a device that the pod does not hold.
     let other = Reading {
         pci: PciAddress::new(0, 8, 0, 0).unwrap(),
@@ -101,7 +101,7 @@ fn process_without_allocation_is_separate_tenant() {
         is_current: true,
         attribution: &seen(&[(1, of("uid-other")), (2, of("uid-other"))]),
     });
-    are(&usage, 0, &stranger);
+    are(&usage, 0, &unallocated);
 }
 
 #[test]
