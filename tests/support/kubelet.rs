@@ -317,8 +317,8 @@ impl KubeletRecords {
     }
 
     fn free(&self, resource: &str) -> Vec<String> {
-        let given: BTreeSet<&String> = self.pods.iter().flat_map(|pod| &pod.ids).collect();
-        let free = self.healthy(resource).filter(|id| !given.contains(id));
+        let allocated: BTreeSet<&String> = self.pods.iter().flat_map(|pod| &pod.ids).collect();
+        let free = self.healthy(resource).filter(|id| !allocated.contains(id));
         free.cloned().collect()
     }
 }

@@ -203,9 +203,9 @@ fn all_are_placed(api: &Api, namespace: &str, (profile, room): &(Value, usize), 
     api.apply(&all.join("\n---\n"));
     let ran: Vec<(String, String)> = names.iter().map(|name| runs(api, namespace, name)).collect();
     assert!(ran.iter().all(|(node, _)| node == host.name), "{ran:?}");
-    let given: BTreeSet<String> = ran.into_iter().map(|(_, uuid)| uuid).collect();
-    assert_eq!(given.len(), *room, "{given:?}");
-    assert!(given.is_subset(&host.uuids()), "{given:?}");
+    let allocated: BTreeSet<String> = ran.into_iter().map(|(_, uuid)| uuid).collect();
+    assert_eq!(allocated.len(), *room, "{allocated:?}");
+    assert!(allocated.is_subset(&host.uuids()), "{allocated:?}");
     let more = format!("{of}-more");
     api.apply(&work(profile, namespace, &more));
     waits(api, namespace, &more);

@@ -74,7 +74,7 @@ fn within(pid: u32, place: (u32, Option<u32>), memory: u64) -> Process {
     Process { gpu_instance: Some(place.0), compute_instance: place.1, ..process(pid, memory) }
 }
 
-fn given(pod: &str, container: &str, id: &str) -> Allocation {
+fn allocation(pod: &str, container: &str, id: &str) -> Allocation {
     Allocation {
         device: DeviceAllocation {
             namespace: "n".to_owned(),
@@ -88,7 +88,7 @@ fn given(pod: &str, container: &str, id: &str) -> Allocation {
 }
 
 fn known(pod: &str, id: &str) -> Allocation {
-    Allocation { uid: Some(format!("uid-{pod}")), ..given(pod, "main", id) }
+    Allocation { uid: Some(format!("uid-{pod}")), ..allocation(pod, "main", id) }
 }
 
 fn replica(number: u32) -> String {
@@ -122,12 +122,12 @@ fn shared(replicas: u32) -> Offers {
     }
 }
 
-fn join_one(reading: &Reading, given: &[Allocation], attribution: &PodAttribution) -> Usage {
+fn join_one(reading: &Reading, allocations: &[Allocation], attribution: &PodAttribution) -> Usage {
     let offers = shared(3);
     join(&UsageInput {
         readings: std::slice::from_ref(reading),
         offers: &offers,
-        allocations: given,
+        allocations,
         is_current: true,
         attribution,
     })
@@ -199,13 +199,13 @@ fn process_with_compute_and_graphics_counts_once() {
 #[test]
 fn hidden_processes_are_attributed_to_sole_holder_only() {
     let reading = whole(1000, &[process(1, 600), process(2, 300)]);
-    let alone = join_one(&reading, &[given("a", "main", GPU)], &PodAttribution::Hidden);
+    let alone = join_one(&reading, &[allocation("a", "main", GPU)], &PodAttribution::Hidden);
     are(&alone, 0, &[("a", 1, Some(900))]);
     assert_eq!(rest(&alone, 0), Some(100));
     // On a shared unit, a process left by another pod is not attributed to the last one.
-    let last = join_one(&reading, &[given("a", "main", &replica(0))], &PodAttribution::Hidden);
+    let last = join_one(&reading, &[allocation("a", "main", &replica(0))], &PodAttribution::Hidden);
     are(&last, 0, &[("a", 1, None)]);
-    let pods = [given("a", "main", &replica(0)), given("b", "main", &replica(1))];
+    let pods = [allocation("a", "main", &replica(0)), allocation("b", "main", &replica(1))];
     let both = join_one(&reading, &pods, &PodAttribution::Hidden);
     are(&both, 0, &[("a", 1, None), ("b", 1, None)]);
     assert_eq!(rest(&both, 0), Some(1000));

@@ -62,8 +62,8 @@ fn node(gpus: &[usize]) -> Inventory {
     Inventory { devices: gpus.iter().map(device).collect(), ..Inventory::default() }
 }
 
-fn list(desired: &Offers, given: &[DeviceAllocation], before: &Listing) -> Listing {
-    list_on(&node(&[]), desired, given, before)
+fn list(desired: &Offers, allocations: &[DeviceAllocation], before: &Listing) -> Listing {
+    list_on(&node(&[]), desired, allocations, before)
 }
 
 /// The empty set of withheld devices.
@@ -74,10 +74,10 @@ fn none() -> BTreeSet<PciAddress> {
 fn list_on(
     inventory: &Inventory,
     desired: &Offers,
-    given: &[DeviceAllocation],
+    allocations: &[DeviceAllocation],
     before: &Listing,
 ) -> Listing {
-    let held = HeldIds { allocations: given, is_complete: true, inventory, withheld: &none() };
+    let held = HeldIds { allocations, is_complete: true, inventory, withheld: &none() };
     reconcile_listing(desired, held, before, |_| Health::Healthy)
 }
 
@@ -280,10 +280,10 @@ proptest! {
                 }
                 Event::AskNothing => desired = Offers::default(),
             }
-            let given: Vec<DeviceAllocation> = taken.iter().map(|(name, id)| by(name, id)).collect();
-            let given_now = if is_complete { &given[..] } else { &[] };
+            let allocations: Vec<DeviceAllocation> = taken.iter().map(|(name, id)| by(name, id)).collect();
+            let reported = if is_complete { &allocations[..] } else { &[] };
             let (inventory, before) = (node(&[0, 1]), listing.clone());
-            let held = HeldIds { allocations: given_now, is_complete, inventory: &inventory, withheld: &withheld };
+            let held = HeldIds { allocations: reported, is_complete, inventory: &inventory, withheld: &withheld };
             listing = reconcile_listing(&desired, held, &before, |_| Health::Healthy);
             let nothing = HeldIds { withheld: &none(), ..held };
             let without = reconcile_listing(&desired, nothing, &before, |_| Health::Healthy);

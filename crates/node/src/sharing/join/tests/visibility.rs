@@ -6,7 +6,7 @@ use super::*;
 fn two_containers_of_one_pod_on_one_device_are_one_tenant() {
     let pods = [
         known("a", &replica(0)),
-        Allocation { uid: Some("uid-a".to_owned()), ..given("a", "side", &replica(1)) },
+        Allocation { uid: Some("uid-a".to_owned()), ..allocation("a", "side", &replica(1)) },
         known("b", &replica(2)),
     ];
     let attribution = seen(&[(1, of("uid-a")), (2, of("uid-a")), (3, of("uid-b"))]);
@@ -22,7 +22,7 @@ fn two_containers_of_one_pod_on_one_device_are_one_tenant() {
 fn unreported_data_is_absent_and_listed_as_missing() {
     let mut reading = whole(500, &[]);
     reading.processes = None;
-    let unknown = given("z", "main", "0");
+    let unknown = allocation("z", "main", "0");
     let usage = join_one(&reading, &[known("a", &replica(0)), unknown], &seen(&[]));
     are(&usage, 0, &[("a", 1, None)]);
     assert_eq!(rest(&usage, 0), Some(500));
@@ -97,7 +97,7 @@ fn process_without_allocation_is_separate_tenant() {
     let usage = join(&UsageInput {
         readings: &[reading, other],
         offers: &shared(2),
-        allocations: &[given("a", "main", &replica(0))],
+        allocations: &[allocation("a", "main", &replica(0))],
         is_current: true,
         attribution: &seen(&[(1, of("uid-other")), (2, of("uid-other"))]),
     });
@@ -107,7 +107,7 @@ fn process_without_allocation_is_separate_tenant() {
 #[test]
 fn outdated_allocations_assign_no_uid_by_elimination() {
     let reading = whole(300, &[process(1, 300)]);
-    let pods = [given("a", "main", &replica(0))];
+    let pods = [allocation("a", "main", &replica(0))];
     let usage_if = |is_current| {
         join(&UsageInput {
             readings: std::slice::from_ref(&reading),
