@@ -41,11 +41,12 @@ use aggregator::{Aggregator, Listen, Serving, get};
 use simulated_agents::{Connect, SimulatedAgents, name};
 
 /// Default number of agents in the large measurements.
-const MANY: usize = 10_000;
+const DEFAULT_AGENT_COUNT: usize = 10_000;
 
 fn main() {
     // `cargo bench` adds flags of its own.
-    let many = std::env::args().find_map(|argument| argument.parse().ok()).unwrap_or(MANY);
+    let agent_count =
+        std::env::args().find_map(|argument| argument.parse().ok()).unwrap_or(DEFAULT_AGENT_COUNT);
     let machine = node_status::inventory("H100_80GB_SXM", 0);
     let whole = node_status::parts(&machine);
     let partitioned = node_status::inventory("A100_80GB", 7);
@@ -61,16 +62,16 @@ fn main() {
     std::thread::spawn(move || background.block_on(std::future::pending::<()>()));
     // Agents run on that thread, because the measurements block this one.
     let context = runtime.enter();
-    memory(many, &whole, &split);
+    memory(agent_count, &whole, &split);
     ingest(&machine);
-    queries(many, &machine);
-    restart(many, &whole);
+    queries(agent_count, &machine);
+    restart(agent_count, &whole);
     drop(context);
     large_fleet::run([&machine, &partitioned]);
 }
 
 /// Measures memory per connected agent: the difference of the aggregator with and without agents, divided by their number.
-fn memory(many: usize, whole: &Parts, split: &Parts) {
+fn memory(agent_count: usize, whole: &Parts, split: &Parts) {
     println!("| memory per connected agent, KiB PSS | plain | TLS |\n|---|---|---|");
     let tls = node_status::Certificates::new();
     let minimal = node_status::minimal(whole);
@@ -78,7 +79,7 @@ fn memory(many: usize, whole: &Parts, split: &Parts) {
         ("1,000 agents, each with a small status of one part", &minimal, 1000),
         ("1,000 agents, 8 x H100", whole, 1000),
         ("1,000 agents, 8 x A100 with 56 partitions", split, 1000),
-        (&*format!("{many} agents, 8 x H100"), whole, many),
+        (&*format!("{agent_count} agents, 8 x H100"), whole, agent_count),
     ] {
         let mut row = Vec::new();
         for serving in [Serving::Plain, tls.serving()] {
@@ -126,14 +127,15 @@ fn ingest(machine: &Inventory) {
 }
 
 /// Measures the time from a change on a node to a response that includes it, and the response times of readers.
-fn queries(many: usize, machine: &Inventory) {
+fn queries(agent_count: usize, machine: &Inventory) {
     let aggregator = Aggregator::start(&Serving::Plain, Listen::ANYWHERE);
     let parts = node_status::parts(machine);
-    let agents = Arc::new(SimulatedAgents::start(many, &Connect::plain(aggregator.grpc), &parts));
+    let agents =
+        Arc::new(SimulatedAgents::start(agent_count, &Connect::plain(aggregator.grpc), &parts));
     agents.wait_until_in_sync();
     let variants = node_status::variants(machine, 64);
     println!(
-        "| {many} connected agents | idle, ms p50 / p99 | at 1,000 deltas/s, ms p50 / p99 | bytes |\n|---|---|---|---|"
+        "| {agent_count} connected agents | idle, ms p50 / p99 | at 1,000 deltas/s, ms p50 / p99 | bytes |\n|---|---|---|---|"
     );
     let paths = [
         ("from a change to a response that includes it", format!("/api/v1/nodes/{}", name(7))),
@@ -217,10 +219,10 @@ fn load(agents: Arc<SimulatedAgents>, variants: Vec<(u32, Parts)>) -> tokio::tas
 }
 
 /// Kills the aggregator, starts a new one on the same ports, and measures the time until it shows all nodes.
-fn restart(many: usize, parts: &Parts) {
-    println!("| SIGKILL and restart on the same ports, {many} agents | |\n|---|---|");
+fn restart(agent_count: usize, parts: &Parts) {
+    println!("| SIGKILL and restart on the same ports, {agent_count} agents | |\n|---|---|");
     let aggregator = Aggregator::start(&Serving::Plain, Listen::ANYWHERE);
-    let agents = SimulatedAgents::start(many, &Connect::plain(aggregator.grpc), parts);
+    let agents = SimulatedAgents::start(agent_count, &Connect::plain(aggregator.grpc), parts);
     agents.wait_until_in_sync();
     let before = aggregator.pss_kib();
     let listen = aggregator.listen();
@@ -231,7 +233,7 @@ fn restart(many: usize, parts: &Parts) {
     agents.wait_until_in_sync();
     let time = start.elapsed().as_secs_f64();
     // An acknowledged status is published within some milliseconds.
-    let all = format!("\"total\":{many},");
+    let all = format!("\"total\":{agent_count},");
     while !get(aggregator.http, "/api/v1/nodes?limit=1").body.contains(&all) {
         assert!(start.elapsed() < Duration::from_mins(2), "nodes are missing after the restart");
     }

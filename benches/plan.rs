@@ -271,15 +271,16 @@ fn transitions() {
         let device = device(A100, from, 1);
         let pci = device.pci;
         let inventory = node(vec![device]);
-        for wanted in multisets.iter().filter(|wanted| **wanted != multiset(from)) {
+        for desired in multisets.iter().filter(|desired| **desired != multiset(from)) {
             pairs += 1;
             let targets =
-                Targets { devices: vec![target(A100, wanted, pci)], ..Targets::default() };
+                Targets { devices: vec![target(A100, desired, pci)], ..Targets::default() };
             let (plan, _) = timed_plan(&inventory, &targets);
             let (destroyed, created) = counts(&plan);
             let (existing, requested) =
-                (u32::try_from(from.len()).unwrap(), u32::try_from(wanted.len()).unwrap());
-            let (peer_destroyed, peer_created, attempts, succeeds) = mig_parted(A100, from, wanted);
+                (u32::try_from(from.len()).unwrap(), u32::try_from(desired.len()).unwrap());
+            let (peer_destroyed, peer_created, attempts, succeeds) =
+                mig_parted(A100, from, desired);
             failures += u64::from(!succeeds);
             for (name, destroyed, created, attempts) in [
                 ("1 Octavo", destroyed, created, 1),
@@ -321,11 +322,11 @@ fn timing(name: &str, rows: &[Row], every: usize) {
     let states = states(rows);
     let multisets = multisets(&states);
     let mut times = Vec::new();
-    let pairs = states.iter().flat_map(|from| multisets.iter().map(move |wanted| (from, wanted)));
-    for (from, wanted) in pairs.step_by(every) {
+    let pairs = states.iter().flat_map(|from| multisets.iter().map(move |desired| (from, desired)));
+    for (from, desired) in pairs.step_by(every) {
         let device = device(rows, from, 1);
         let targets =
-            Targets { devices: vec![target(rows, wanted, device.pci)], ..Targets::default() };
+            Targets { devices: vec![target(rows, desired, device.pci)], ..Targets::default() };
         let (_, time) = timed_plan(&node(vec![device]), &targets);
         times.push(time);
     }
@@ -337,14 +338,14 @@ fn eight_gpus() {
     let states = states(A100);
     let multisets = multisets(&states);
     let mut times = Vec::new();
-    for (number, wanted) in multisets.iter().enumerate().cycle().take(2_000) {
+    for (number, desired) in multisets.iter().enumerate().cycle().take(2_000) {
         let devices: Vec<Device> = (0_u8..8)
             .map(|bus| {
                 let state = (number * 7 + usize::from(bus) * 37) % states.len();
                 device(A100, &states[state], bus)
             })
             .collect();
-        let targets = devices.iter().map(|device| target(A100, wanted, device.pci));
+        let targets = devices.iter().map(|device| target(A100, desired, device.pci));
         let targets = Targets { devices: targets.collect(), ..Targets::default() };
         let (_, time) = timed_plan(&node(devices), &targets);
         times.push(time);
@@ -373,13 +374,13 @@ fn hostile() {
         if let Mig::Capable(state) = &mut device.mig {
             state.catalog = ProfileCatalog::new(profiles);
         }
-        let wanted = (1..=14 + seed % 8).map(|id| InstanceTarget {
+        let desired = (1..=14 + seed % 8).map(|id| InstanceTarget {
             profile_id: id,
             compute: vec![1],
             placement: None,
         });
         let mut target = target(A100, &[], device.pci);
-        target.mig = Some(MigTarget::Enabled(wanted.collect()));
+        target.mig = Some(MigTarget::Enabled(desired.collect()));
         let (plan, time) = timed_plan(
             &node(vec![device]),
             &Targets { devices: vec![target], ..Targets::default() },

@@ -1,4 +1,4 @@
-//! Response times with 100,000 nodes in memory, more than one machine has sockets for, through the HTTP routers.
+//! Response times through the HTTP routers with 100,000 nodes in memory, because one machine has too few sockets for as many agents.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
