@@ -70,7 +70,7 @@ impl Machine {
     }
 
     /// Labels of a oneshot agent on the machine, in the form of the API.
-    fn labelled(&self) -> Value {
+    fn labeled(&self) -> Value {
         let output = self.agent_once(&[]);
         let text = String::from_utf8(output.stdout).unwrap();
         // An empty line ends the label set.
@@ -85,7 +85,7 @@ impl Machine {
 
 /// Waits until the API shows a node as the programs do on its machine, and returns the node.
 async fn agreed(api: &Api, node: &str, machine: &Machine) -> Value {
-    let (inventory, labels) = (machine.inspected(), machine.labelled());
+    let (inventory, labels) = (machine.inspected(), machine.labeled());
     api.node(node, |shown| {
         as_read_by_new_program(&shown["inventory"], &inventory) == inventory
             && shown["labels"] == labels

@@ -300,7 +300,7 @@ mod tests {
     }
 
     /// Nodes whose labels name these keys, without a request.
-    fn labelled(all: &[(&str, &str)]) -> ConfigRequests {
+    fn labeled(all: &[(&str, &str)]) -> ConfigRequests {
         let all = all.iter();
         all.map(|(node, key)| {
             let request = ConfigRequest { hand_off: None, named: Some((*key).to_owned()) };
@@ -370,7 +370,7 @@ mod tests {
         let first = ledger.decide(Duration::ZERO, &requests(&[("a", old.clone())]), &nothing);
         let mut there = done(&first, &nothing);
         // The node's layout requests nothing now, or something that is rejected.
-        let mut waits = labelled(&[("a", &old.key)]);
+        let mut waits = labeled(&[("a", &old.key)]);
         for hours in 1..5 {
             assert_eq!(ledger.decide(RETENTION * hours, &waits, &there), Decision::default());
         }
@@ -393,7 +393,7 @@ mod tests {
             others: [("default".to_owned(), "helm".to_owned())].into(),
             ..Contents::default()
         };
-        let requests = labelled(&[("a", "default"), ("b", "octavo-x-00000000")]);
+        let requests = labeled(&[("a", "default"), ("b", "octavo-x-00000000")]);
         let decision = ledger.decide(Duration::ZERO, &requests, &contents);
         assert_eq!(decision, Decision::default());
     }
@@ -411,7 +411,7 @@ mod tests {
         let many: Vec<(&str, HandOffConfig)> =
             many.iter().map(|(node, hand_off)| (node.as_str(), hand_off.clone())).collect();
         let mut all = requests(&many);
-        all.extend(labelled(&[("a", &old.key)]));
+        all.extend(labeled(&[("a", &old.key)]));
         let now = done(&ledger.decide(Duration::from_secs(1), &all, &there), &there);
         assert_eq!(now.ours.len(), MAX_KEYS);
         assert!(now.ours.contains(&old.key));
