@@ -109,7 +109,7 @@ pub fn main(open: OpenHardware) -> Exit {
     }
     let invocation = match Invocation::from_process() {
         Ok(invocation) => invocation,
-        Err(answer) => return say(&answer),
+        Err(answer) => return print(&answer),
     };
     let result = match run(&invocation, open) {
         Err(CliError::Rejected(report)) => Ok(*report),
@@ -131,7 +131,7 @@ pub fn main(open: OpenHardware) -> Exit {
     }
 }
 
-fn say(answer: &EarlyExit) -> Exit {
+fn print(answer: &EarlyExit) -> Exit {
     // As above: a closed standard output is no failure for help.
     let _ = answer.print();
     match answer.kind() {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use octavo_fleet::api::{Event, NodeRow};
 
-use super::event_feed::{EventFeed, FeedItem, say_lost};
+use super::event_feed::{EventFeed, FeedItem, note_lost};
 use super::{node_diff, now};
 use crate::output::{self, OutputState};
 use crate::settings::fleet::{FleetFormat, WatchSettings};
@@ -28,7 +28,7 @@ pub(super) async fn follow(
 ) -> Result<(), CliError> {
     let mut printer = LinePrinter { settings, colors, known: BTreeMap::new() };
     loop {
-        let item = feed.next(say_lost).await?;
+        let item = feed.next(note_lost).await?;
         let output = match item {
             FeedItem::Connected => printer.catch_up(&feed).await,
             FeedItem::Changed(event) => printer.follow(&feed, *event).await,
@@ -36,7 +36,7 @@ pub(super) async fn follow(
         match output {
             Ok(OutputState::Open) => {}
             Ok(OutputState::Closed) => return Ok(()),
-            Err(error) => feed.failed(error, &say_lost).await?,
+            Err(error) => feed.failed(error, &note_lost).await?,
         }
     }
 }
