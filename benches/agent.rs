@@ -1,34 +1,38 @@
-//! What the agent costs, as it ships, on simulated machines: `make bench`.
+//! Start time, NVML calls, memory and idle CPU of the agent on simulated machines: `cargo bench --bench agent`.
 //!
-//! Every figure is given gross and net of the library, because the library is NVIDIA's (here: the simulator's) and not
-//! ours. Net time is gross less the time spent inside NVML calls, as the simulator's call log has it; net memory and idle
-//! time are gross less those of a C program which only loads the same library and waits for its events
-//! (`benches/baseline.c`). NVIDIA's gpu-feature-discovery runs beside ours on the same machine, so that ratios are of one
-//! run. It prints tables in Markdown for `docs/performance.md`; it never fails on a figure.
+//! Every figure is printed gross, and net of the NVML library (here: the simulator's), which is not part of Octavo:
+//!
+//! - The net time is the gross time minus the time inside NVML calls, from the simulator's call log.
+//! - The net memory and idle CPU are the gross values minus those of a C program that only loads the same library and waits for
+//!   its events (`benches/baseline.c`).
+//!
+//! NVIDIA's gpu-feature-discovery runs on the same machines, so that ratios come from one run. It prints tables in Markdown for
+//! `docs/performance.md` and never fails on a figure. `-- SECONDS` sets the duration of the idle measurement (60).
 #![expect(
     clippy::unwrap_used,
     clippy::print_stdout,
     clippy::disallowed_methods,
-    reason = "a benchmark is a script: it measures the wall clock, prints, and stops at the first thing out of order"
+    reason = "a benchmark is a script: it measures the wall clock, prints, and stops at the first error"
 )]
 
-#[path = "support/measure.rs"]
-mod measure;
+#[path = "support/machine.rs"]
+mod machine;
+#[expect(dead_code, reason = "other benchmarks use the rest")]
 #[path = "support/process.rs"]
 mod process;
-#[path = "support/simulated.rs"]
-mod simulated;
+#[path = "support/simulated_machine.rs"]
+mod simulated_machine;
 
 use std::time::Duration;
 
-use measure::{Idle, Log, Machine, Peer, Spread};
+use machine::{Idle, Log, Machine, MedianAndRange, Peer};
 use process::Memory;
 
-/// Runs of everything that is short.
+/// Runs of each short measurement.
 const RUNS: usize = 21;
 
 fn main() {
-    // `cargo bench` passes its own flags; a number of seconds is ours.
+    // `cargo bench` adds flags of its own.
     let idle_s: u64 = std::env::args().find_map(|argument| argument.parse().ok()).unwrap_or(60);
     let machines = [
         ("8 x H100, whole", Machine::new("h100x8", &gpus("H100_80GB_SXM", 8, "disabled", 0))),
@@ -37,11 +41,11 @@ fn main() {
             Machine::new("a100x8-mig", &gpus("A100_80GB", 8, "enabled", 7)),
         ),
     ];
-    println!("Command: `make bench`; {RUNS} runs of each short one; median (min to max).\n");
+    println!("{RUNS} runs of each short measurement; median (minimum to maximum).\n");
     let peer = Peer::find();
     if peer.is_none() {
         println!(
-            "gpu-feature-discovery was not built yet (`make test` does it), so it is left out.\n"
+            "gpu-feature-discovery is not built yet (`make test` builds it), so it is not measured.\n"
         );
     }
     start_to_labels(&machines, peer.as_ref());
@@ -50,7 +54,7 @@ fn main() {
     idle(&machines, Duration::from_secs(idle_s), peer.as_ref());
 }
 
-/// A scenario of `count` boards, each with `instances` instances of one slice.
+/// Returns the scenario of a machine with `count` boards and `instances` 1g.10gb instances on each.
 fn gpus(board: &str, count: usize, mig: &str, instances: usize) -> String {
     let instances: String = (0..instances).map(|_| "      - {profile: 1g.10gb}\n").collect();
     let instances =
@@ -61,19 +65,21 @@ fn gpus(board: &str, count: usize, mig: &str, instances: usize) -> String {
 }
 
 fn start_to_labels(machines: &[(&str, Machine)], peer: Option<&Peer>) {
-    println!("| exec to first labels, ms | gross | inside NVML | net |\n|---|---|---|---|");
+    println!(
+        "| time from exec to the first labels, ms | gross | inside NVML | net |\n|---|---|---|---|"
+    );
     for (name, machine) in machines {
-        let gross = Spread::of(RUNS, || machine.run_once(Log::Off).wall_ms);
-        let inside = Spread::of(5, || machine.run_once(Log::On).nvml_ms);
+        let gross = MedianAndRange::new(RUNS, || machine.run_once(Log::Off).wall_ms);
+        let inside = MedianAndRange::new(5, || machine.run_once(Log::On).nvml_ms);
         let net = gross.median() - inside.median();
         println!("| {name} | {gross} | {inside} | {net:.1} |");
         if let Some(peer) = peer {
-            let theirs = Spread::of(RUNS, || peer.once_ms(machine));
-            let ratio = theirs.median() / gross.median();
-            println!("| {} there | {theirs} ({ratio:.1} times ours) | | |", peer.name());
+            let peer_gross = MedianAndRange::new(RUNS, || peer.once_ms(machine));
+            let ratio = peer_gross.median() / gross.median();
+            println!("| {} | {peer_gross}, {ratio:.1} times Octavo | | |", peer.name());
         }
     }
-    let bare = Spread::of(RUNS, measure::bare_process_ms);
+    let bare = MedianAndRange::new(RUNS, machine::bare_process_ms);
     println!("| `octavo-agent --version` (bare process) | {bare} | | |\n");
 }
 
@@ -93,13 +99,13 @@ fn observation(machines: &[(&str, Machine)]) {
 
 fn memory(machines: &[(&str, Machine)], peer: Option<&Peer>) {
     println!(
-        "| memory, MiB | PSS | of it anonymous | library alone (PSS / anonymous) | net PSS | net anonymous |\n|---|---|---|---|---|---|"
+        "| memory, MiB | PSS | anonymous | library alone (PSS / anonymous) | net PSS | net anonymous |\n|---|---|---|---|---|---|"
     );
     for (name, machine) in machines {
         let library = machine.library_memory();
         memory_row(name, &machine.agent_memory(), &library);
         if let Some(peer) = peer {
-            memory_row(&format!("{} there", peer.name()), &peer.memory(machine), &library);
+            memory_row(&peer.name(), &peer.memory(machine), &library);
         }
     }
     println!();
@@ -119,14 +125,14 @@ fn memory_row(name: &str, gross: &Memory, library: &Memory) {
 
 fn idle(machines: &[(&str, Machine)], span: Duration, peer: Option<&Peer>) {
     println!(
-        "| idle for {} s, default interval | CPU, ms | millicores | library alone, millicores | net millicores | wake-ups a second |\n|---|---|---|---|---|---|",
+        "| idle for {} s, default interval | CPU, ms | millicores | library alone, millicores | net millicores | wake-ups/s |\n|---|---|---|---|---|---|",
         span.as_secs()
     );
     for (name, machine) in machines {
         let library = machine.library_idle(span);
         idle_row(name, &machine.agent_idle(span), &library);
         if let Some(peer) = peer {
-            idle_row(&format!("{} there", peer.name()), &peer.idle(machine, span), &library);
+            idle_row(&peer.name(), &peer.idle(machine, span), &library);
         }
     }
 }

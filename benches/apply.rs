@@ -1,40 +1,43 @@
-//! The cost of applying a layout, as the agent does it: `cargo bench --bench apply`.
+//! Time, NVML calls, CPU and memory of a layout change by the agent: `cargo bench --bench apply`.
 //!
-//! The hardware is simulated, with the times that were measured on real boards (`latency: real`) where times are of interest
-//! and without any where the program's own work is. What the driver takes is the simulator's choice and not ours; hence
-//! overhead is what a round takes over the longest time that one device needed inside calls to the driver. NVIDIA's
-//! mig-parted does the same on the same machines in the same run. Tables are in Markdown for `docs/performance.md`; it never
-//! fails on a figure.
+//! The hardware is simulated: with latencies that were measured on real boards (`latency: real`) to measure times, and without
+//! latency to measure the program itself. The driver's times depend on the simulator. The overhead is therefore the time of a
+//! change minus the longest time that one GPU's thread spent in NVML calls. NVIDIA's mig-parted makes the same changes on the same
+//! machines in the same run. It prints tables in Markdown for `docs/performance.md` and never fails on a figure.
 #![expect(
     clippy::unwrap_used,
     clippy::indexing_slicing,
     clippy::print_stdout,
     clippy::disallowed_methods,
-    reason = "a benchmark is a script: it measures the wall clock, prints, and stops at the first thing out of order"
+    reason = "a benchmark is a script: it measures the wall clock, prints, and stops at the first error"
 )]
 
-#[path = "support/changes.rs"]
-mod changes;
-#[path = "support/simulated.rs"]
-mod simulated;
+#[path = "support/layout_runs.rs"]
+mod layout_runs;
+#[path = "support/simulated_machine.rs"]
+mod simulated_machine;
 
 use std::collections::BTreeMap;
 
-use changes::{Call, Cost, Log, MEASURED, Mix, Node, Peer, Ran, critical, inside};
+use octavo_files::history::DeviceAttempt;
+
+use layout_runs::{
+    Call, Cost, Log, MEASURED, Mix, Node, Peer, ProgramRun, duration_ms, longest_driver_ms,
+};
 
 const SEVEN: &Mix = &[("1g.10gb", 7)];
 const HALVES: &Mix = &[("3g.40gb", 2)];
 const BALANCED: &Mix = &[("3g.40gb", 1), ("2g.20gb", 1), ("1g.10gb", 2)];
 
-/// Rounds of each kind whose overhead is measured.
+/// Number of times that each change is made to measure its overhead.
 const ROUNDS: usize = 6;
-/// Runs of each program whose CPU time and memory are measured.
+/// Runs of each program to measure its CPU time and memory.
 const RUNS: usize = 11;
 
 fn main() {
     let mut arguments = std::env::args().skip(1);
     if arguments.next().as_deref() == Some(MEASURED) {
-        changes::measured(arguments);
+        layout_runs::run_measured(arguments);
         return;
     }
     let profile = if cfg!(debug_assertions) { "dev" } else { "release" };
@@ -42,7 +45,7 @@ fn main() {
     let peer = Peer::find();
     if peer.is_none() {
         println!(
-            "nvidia-mig-parted was not built yet (`make test` does it), or this user may not mount, so it is left out.\n"
+            "nvidia-mig-parted is not built yet (`make test` builds it), or this user cannot mount, so it is not measured.\n"
         );
     }
     overhead();
@@ -51,12 +54,12 @@ fn main() {
     methods(peer.as_ref());
 }
 
-/// Values of several runs, sorted.
+/// Sorted values of several runs. It displays the median and the maximum.
 #[derive(Default)]
-struct Spread(Vec<f64>);
+struct MedianAndMaximum(Vec<f64>);
 
-impl Spread {
-    fn of(values: impl IntoIterator<Item = f64>) -> Self {
+impl MedianAndMaximum {
+    fn new(values: impl IntoIterator<Item = f64>) -> Self {
         let mut values: Vec<f64> = values.into_iter().collect();
         values.sort_by(f64::total_cmp);
         Self(values)
@@ -66,56 +69,56 @@ impl Spread {
         self.0[self.0.len() / 2]
     }
 
-    fn most(&self) -> f64 {
+    fn maximum(&self) -> f64 {
         *self.0.last().unwrap()
     }
 }
 
-impl std::fmt::Display for Spread {
+impl std::fmt::Display for MedianAndMaximum {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{:.1} / {:.1}", self.median(), self.most())
+        write!(f, "{:.1} / {:.1}", self.median(), self.maximum())
     }
 }
 
-/// The calls of an apply by what they are for.
+/// The calls of a layout change by purpose.
 struct Phases<'a> {
-    /// From the start until the first reading is done.
+    /// From the start to the end of the first reading.
     start: Vec<&'a Call>,
-    /// Each device's calls while it is changed, by thread.
+    /// Calls that change or check a device, grouped by thread.
     devices: Vec<Vec<&'a Call>>,
-    /// Readings of the whole node thereafter.
+    /// Readings of the whole node after the change.
     after: Vec<Vec<&'a Call>>,
 }
 
 impl<'a> Phases<'a> {
-    /// `first` calls are made where there is nothing to change.
-    fn of(ran: &'a Ran, first: usize) -> Self {
-        let mut calls: Vec<&Call> = ran.calls.iter().filter(|call| !call.waits()).collect();
-        let mut rest = calls.split_off(first);
-        let read = rest.iter().position(|call| begins_reading(call));
-        let later = rest.split_off(read.unwrap_or(rest.len()));
+    /// `first_calls` is the number of calls of a run without a change.
+    fn new(run: &'a ProgramRun, first_calls: usize) -> Self {
+        let mut start: Vec<&Call> = run.calls.iter().filter(|call| !call.waits()).collect();
+        let mut rest = start.split_off(first_calls);
+        let reading = rest.iter().position(|call| starts_reading(call));
+        let later = rest.split_off(reading.unwrap_or(rest.len()));
         let mut devices: BTreeMap<u32, Vec<&Call>> = BTreeMap::new();
         for call in rest {
             devices.entry(call.tid).or_default().push(call);
         }
         let mut after: Vec<Vec<&Call>> = Vec::new();
         for call in later {
-            if begins_reading(call) {
+            if starts_reading(call) {
                 after.push(Vec::new());
             }
             after.last_mut().unwrap().push(call);
         }
-        Self { start: calls, devices: devices.into_values().collect(), after }
+        Self { start, devices: devices.into_values().collect(), after }
     }
 
-    /// Changes; queries of a device's users; instances looked up and reported; readings of the device at the end.
-    fn within(&self) -> [usize; 4] {
+    /// Returns the numbers of changes, queries of a device's users, lookups of instances, and readings of the device at the end.
+    fn device_calls(&self) -> [usize; 4] {
         let mut sums = [0; 4];
         for calls in &self.devices {
             let last = calls.iter().rposition(|call| call.changes()).unwrap();
             for call in &calls[..=last] {
-                let looks = call.function.contains("RunningProcesses");
-                let kind = match (call.changes(), looks) {
+                let is_user_check = call.function.contains("RunningProcesses");
+                let kind = match (call.changes(), is_user_check) {
                     (true, _) => 0,
                     (false, true) => 1,
                     (false, false) => 2,
@@ -127,7 +130,7 @@ impl<'a> Phases<'a> {
         sums
     }
 
-    /// Calls that were made before with the same arguments, within one reading.
+    /// Counts calls that one reading makes again with the same arguments, by function.
     fn repeated(&self) -> BTreeMap<&'a str, usize> {
         let mut readings = self.after.clone();
         readings.push(self.start.clone());
@@ -148,24 +151,24 @@ impl<'a> Phases<'a> {
     }
 }
 
-fn begins_reading(call: &Call) -> bool {
+fn starts_reading(call: &Call) -> bool {
     call.function.starts_with("nvmlDeviceGetCount")
 }
 
-/// Calls of our agent where there is nothing to do.
+/// Counts the calls of the agent if the layout is already applied.
 fn first_calls(node: &Node) -> usize {
-    let ran = node.ours(Log::On);
-    assert!(ran.calls.iter().all(|call| !call.changes()));
-    ran.calls.iter().filter(|call| !call.waits()).count()
+    let run = node.run_agent(Log::On);
+    assert!(run.calls.iter().all(|call| !call.changes()));
+    run.calls.iter().filter(|call| !call.waits()).count()
 }
 
-/// How long a round takes beyond the longest time that one device needs inside the driver.
+/// Measures the time of a change minus the longest time that one device spends in the driver.
 fn overhead() {
     println!(
-        "| 8 x A100-80, each GPU changed, ms: median / most of {ROUNDS} | exec to exit | the round | one GPU inside the driver, longest | overhead of the round | the node read once more after it |\n|---|---|---|---|---|---|"
+        "| each of 8 x A100-80 changed, ms: median / maximum of {ROUNDS} runs | exec to exit | change | longest GPU in the driver | overhead | reading the node again |\n|---|---|---|---|---|---|"
     );
     let node = Node::new(8, SEVEN, "real");
-    node.want(SEVEN);
+    node.set_layout(SEVEN);
     let mut all = Vec::new();
     let mut rows: BTreeMap<&str, Vec<[f64; 5]>> = BTreeMap::new();
     for _ in 0..ROUNDS {
@@ -176,50 +179,50 @@ fn overhead() {
             ("3g + 2g + 2 x 1g to 7 x 1g", SEVEN),
         ] {
             let first = first_calls(&node);
-            node.want(mix);
-            let ran = node.ours(Log::On);
+            node.set_layout(mix);
+            let run = node.run_agent(Log::On);
             let attempt = node.last_attempt();
-            let applied =
-                |one: &octavo_files::history::DeviceAttempt| one.result.as_str() == "applied";
-            assert!(attempt.devices.len() == 8 && attempt.devices.iter().all(applied));
-            let round = f64::from(u32::try_from(attempt.duration_ms).unwrap());
-            let critical = critical(&ran.calls);
-            let phases = Phases::of(&ran, first);
-            // Made after the round, before the labels are published.
-            let reading = inside(phases.after[0].iter().copied());
-            let over = round - critical;
-            all.push(over);
-            rows.entry(name).or_default().push([ran.cost.wall_ms, round, critical, over, reading]);
+            let is_applied = |device: &DeviceAttempt| device.result.as_str() == "applied";
+            assert!(attempt.devices.len() == 8 && attempt.devices.iter().all(is_applied));
+            let change = f64::from(u32::try_from(attempt.duration_ms).unwrap());
+            let driver = longest_driver_ms(&run.calls);
+            let phases = Phases::new(&run, first);
+            // The agent reads the node again after the change, before it publishes the labels.
+            let reading = duration_ms(phases.after[0].iter().copied());
+            let overhead = change - driver;
+            all.push(overhead);
+            let row = [run.cost.wall_ms, change, driver, overhead, reading];
+            rows.entry(name).or_default().push(row);
         }
     }
     for (name, runs) in rows {
         print!("| {name} |");
         for column in 0..5 {
-            print!(" {} |", Spread::of(runs.iter().map(|run| run[column])));
+            print!(" {} |", MedianAndMaximum::new(runs.iter().map(|run| run[column])));
         }
         println!();
     }
-    println!("| all {} | | | | {} | |\n", all.len(), Spread::of(all));
+    println!("| all {} | | | | {} | |\n", all.len(), MedianAndMaximum::new(all));
 }
 
-/// How many calls an apply makes, and for what.
+/// Counts the NVML calls of a layout change by purpose.
 fn calls() {
     println!(
-        "| NVML calls of one apply, 7 x 1g to 2 x 3g | initialisations | start and first reading | looks who uses it | changes (the least there can be) | instances looked up and told of | reading each GPU at its end | reading the node again | made again within one reading |\n|---|---|---|---|---|---|---|---|---|"
+        "| NVML calls of one change, 7 x 1g to 2 x 3g | initializations | start and first reading | checks for users | changes, the minimum possible | lookups of instances | reading each GPU at its end | reading the node again | repeated within one reading |\n|---|---|---|---|---|---|---|---|---|"
     );
     for count in [1, 8] {
         let node = Node::new(count, SEVEN, "null");
-        node.want(SEVEN);
+        node.set_layout(SEVEN);
         let first = first_calls(&node);
-        node.want(HALVES);
-        let ran = node.ours(Log::On);
-        let phases = Phases::of(&ran, first);
-        let inits = ran.calls.iter().filter(|call| call.function.starts_with("nvmlInit"));
-        let [changes, looks, found, read] = phases.within();
+        node.set_layout(HALVES);
+        let run = node.run_agent(Log::On);
+        let phases = Phases::new(&run, first);
+        let inits = run.calls.iter().filter(|call| call.function.starts_with("nvmlInit"));
+        let [changes, user_checks, lookups, readings] = phases.device_calls();
         let after: Vec<String> =
             phases.after.iter().map(|reading| reading.len().to_string()).collect();
         println!(
-            "| {count} GPU{} | {} | {first} | {looks} | {changes} | {found} | {read} | {} | {:?} |",
+            "| {count} GPU{} | {} | {first} | {user_checks} | {changes} | {lookups} | {readings} | {} | {:?} |",
             if count == 1 { "" } else { "s" },
             inits.count(),
             after.join(" + "),
@@ -229,65 +232,64 @@ fn calls() {
     println!();
 }
 
-/// CPU time and memory of the programs, with a driver that takes no time.
+/// Measures CPU time and memory of the programs, without latency of the driver.
 fn resources(peer: Option<&Peer>) {
     println!(
-        "| {RUNS} runs, median / most | wall, ms | CPU, ms | peak memory, MiB | CPU and memory, times ours |\n|---|---|---|---|---|"
+        "| {RUNS} runs, median / maximum | wall, ms | CPU, ms | peak memory, MiB | ratio to Octavo: CPU, memory |\n|---|---|---|---|---|"
     );
-    let floor = changes::floor();
+    let minimum = layout_runs::minimum_cost();
     println!(
-        "| `true` (the least that is seen) | {:.1} | {:.1} | {:.1} | |",
-        floor.wall_ms, floor.cpu_ms, floor.peak_mib
+        "| `true`, the measurable minimum | {:.1} | {:.1} | {:.1} | |",
+        minimum.wall_ms, minimum.cpu_ms, minimum.peak_mib
     );
     for count in [2, 8] {
         let node = Node::new(count, SEVEN, "null");
-        let run = |who: Option<&Peer>| match who {
-            None => node.ours(Log::Off).cost,
-            Some(peer) => node.theirs(peer, Log::Off).cost,
+        let run = |peer: Option<&Peer>| match peer {
+            None => node.run_agent(Log::Off).cost,
+            Some(peer) => node.run_peer(peer, Log::Off).cost,
         };
-        node.want(SEVEN);
-        let nothing = |who| -> Vec<Cost> { (0..RUNS).map(|_| run(who)).collect() };
-        let change = |who| -> Vec<Cost> {
+        node.set_layout(SEVEN);
+        let no_change = |peer| -> Vec<Cost> { (0..RUNS).map(|_| run(peer)).collect() };
+        let changes = |peer| -> Vec<Cost> {
             let mixes = [HALVES, SEVEN].iter().cycle();
             let runs = mixes.take(2 * RUNS).map(|mix| {
-                node.want(mix);
-                run(who)
+                node.set_layout(mix);
+                run(peer)
             });
             runs.collect()
         };
-        let label = |what| format!("{count} GPUs, {what}");
-        compare(&label("nothing to do"), peer, nothing);
-        compare(&label("7 x 1g to 2 x 3g, and back (each a run)"), peer, change);
+        let label = |case| format!("{count} GPUs, {case}");
+        compare(&label("no change needed"), peer, no_change);
+        compare(&label("7 x 1g to 2 x 3g, and back (two runs)"), peer, changes);
     }
     println!();
 }
 
-fn compare<'a>(what: &str, peer: Option<&'a Peer>, run: impl Fn(Option<&'a Peer>) -> Vec<Cost>) {
-    let ours = run(None);
+fn compare<'a>(name: &str, peer: Option<&'a Peer>, run: impl Fn(Option<&'a Peer>) -> Vec<Cost>) {
+    let agent = run(None);
     let columns = |runs: &[Cost]| {
         [
-            Spread::of(runs.iter().map(|run| run.wall_ms)),
-            Spread::of(runs.iter().map(|run| run.cpu_ms)),
-            Spread::of(runs.iter().map(|run| run.peak_mib)),
+            MedianAndMaximum::new(runs.iter().map(|run| run.wall_ms)),
+            MedianAndMaximum::new(runs.iter().map(|run| run.cpu_ms)),
+            MedianAndMaximum::new(runs.iter().map(|run| run.peak_mib)),
         ]
     };
-    let [wall, cpu, peak] = columns(&ours);
-    println!("| {what} | {wall} | {cpu} | {peak} | |");
+    let [wall, cpu, peak] = columns(&agent);
+    println!("| {name} | {wall} | {cpu} | {peak} | |");
     if let Some(peer) = peer {
-        let theirs = run(Some(peer));
-        let [wall, their_cpu, their_peak] = columns(&theirs);
+        let [wall, peer_cpu, peer_peak] = columns(&run(Some(peer)));
         println!(
-            "| mig-parted v0.13.1 there | {wall} | {their_cpu} | {their_peak} | {:.1} and {:.1} |",
-            their_cpu.median() / cpu.median(),
-            their_peak.median() / peak.median()
+            "| mig-parted v0.13.1 | {wall} | {peer_cpu} | {peer_peak} | {:.1}, {:.1} |",
+            peer_cpu.median() / cpu.median(),
+            peer_peak.median() / peak.median()
         );
     }
 }
 
-/// The same changes by other methods, nothing in use.
+/// Compares methods for the same changes; no instance is in use.
 fn methods(peer: Option<&Peer>) {
     println!(
-        "| 8 x A100-80, nothing in use | method | destroyed | created | changing calls of one GPU, mean, ms | changing calls until all GPUs are done, ms | NVML calls | exec to exit, ms |\n|---|---|---|---|---|---|---|---|"
+        "| 8 x A100-80, no instance in use | method | destroyed | created | changing calls of one GPU, mean, ms | changing calls of all GPUs, ms | NVML calls | exec to exit, ms |\n|---|---|---|---|---|---|---|---|"
     );
     let transitions: [(&str, &Mix, &Mix); 4] = [
         ("3g + 3g to 3g + 2g + 1g", HALVES, &[("3g.40gb", 1), ("2g.20gb", 1), ("1g.10gb", 1)]),
@@ -304,23 +306,23 @@ fn methods(peer: Option<&Peer>) {
         ),
     ];
     for (name, from, to) in transitions {
-        let run = |who: Option<&Peer>| {
+        let run = |peer: Option<&Peer>| {
             let node = Node::new(8, from, "real");
-            node.want(to);
-            match who {
-                None => node.ours(Log::On),
-                Some(peer) => node.theirs(peer, Log::On),
+            node.set_layout(to);
+            match peer {
+                None => node.run_agent(Log::On),
+                Some(peer) => node.run_peer(peer, Log::On),
             }
         };
-        row(name, "ours", &run(None), true);
-        let of = |mix: &Mix| mix.iter().map(|(_, count)| *count).sum::<u32>();
-        let (lost, made) = (of(from), of(to));
-        // By the simulator's own times: a GPU instance and its compute instance destroyed, and both created.
-        let time = f64::from(lost * (100 + 20) + made * (52 + 20));
+        row(name, "Octavo", &run(None), true);
+        let instances = |mix: &Mix| mix.iter().map(|(_, count)| *count).sum::<u32>();
+        let (destroyed, created) = (instances(from), instances(to));
+        // The simulator's latencies of a GPU instance and its compute instance: destroyed, and created.
+        let time = f64::from(destroyed * (100 + 20) + created * (52 + 20));
         println!(
-            "| | clear the board, then create at exact places, all GPUs at once (computed) | {} | {} | {time:.0} | {time:.0} | | |",
-            8 * lost,
-            8 * made
+            "| | clear the GPU, create with placements, all GPUs in parallel (calculated) | {} | {} | {time:.0} | {time:.0} | | |",
+            8 * destroyed,
+            8 * created
         );
         if let Some(peer) = peer {
             row("", "mig-parted v0.13.1", &run(Some(peer)), false);
@@ -328,24 +330,24 @@ fn methods(peer: Option<&Peer>) {
     }
 }
 
-/// `at_once`: whether each GPU has a thread of its own; else one comes after the other.
-fn row(name: &str, method: &str, ran: &Ran, at_once: bool) {
-    let (destroyed, created) = changes::counts(&ran.calls);
+/// Prints a row. `is_parallel`: whether each GPU has its own thread; otherwise GPUs are changed one after the other.
+fn row(name: &str, method: &str, run: &ProgramRun, is_parallel: bool) {
+    let (destroyed, created) = layout_runs::instance_counts(&run.calls);
     let changing = |tid: Option<u32>| {
-        let calls = ran.calls.iter().filter(|call| call.changes());
-        inside(calls.filter(|call| tid.is_none_or(|tid| tid == call.tid)))
+        let calls = run.calls.iter().filter(|call| call.changes());
+        duration_ms(calls.filter(|call| tid.is_none_or(|tid| tid == call.tid)))
     };
     let all = changing(None);
-    let until = if at_once {
-        let threads = changes::changing(&ran.calls).into_iter();
-        Spread::of(threads.map(|tid| changing(Some(tid)))).most()
+    let all_gpus = if is_parallel {
+        let threads = layout_runs::changing_threads(&run.calls).into_iter();
+        MedianAndMaximum::new(threads.map(|tid| changing(Some(tid)))).maximum()
     } else {
         all
     };
     println!(
-        "| {name} | {method} | {destroyed} | {created} | {:.0} | {until:.0} | {} | {:.0} |",
+        "| {name} | {method} | {destroyed} | {created} | {:.0} | {all_gpus:.0} | {} | {:.0} |",
         all / 8.0,
-        ran.calls.iter().filter(|call| !call.waits()).count(),
-        ran.cost.wall_ms
+        run.calls.iter().filter(|call| !call.waits()).count(),
+        run.cost.wall_ms
     );
 }

@@ -1,14 +1,14 @@
-//! Fuzzes the reader of layout files for a while: `make fuzz`.
+//! Fuzzes the parser of layout files: `make fuzz`.
 //!
-//! `FUZZ_SECONDS` is how long (60 unless said), `FUZZ_SEED` where to begin. An input that breaks something ends the run, is
-//! printed, and comes again with the same seed.
+//! `FUZZ_SECONDS` sets the duration (60), and `FUZZ_SEED` the seed. The run stops at the first input that violates a property, and
+//! prints it. The same seed reproduces the input.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
     clippy::indexing_slicing,
     clippy::print_stdout,
     clippy::disallowed_methods,
-    reason = "a fuzzer is a script: it looks at the clock, prints, and stops at the first thing out of order"
+    reason = "a fuzzer is a script: it measures the wall clock, prints, and stops at the first error"
 )]
 
 #[path = "../tests/it/layouts/checks.rs"]
@@ -16,13 +16,13 @@ mod checks;
 #[path = "../tests/it/layouts/fuzz.rs"]
 mod fuzz;
 #[path = "../tests/it/layouts/table.rs"]
-#[expect(dead_code, reason = "the fuzzer takes nothing but the inputs")]
+#[expect(dead_code, reason = "the fuzzer uses only the inputs")]
 mod table;
 
 use std::time::{Duration, Instant};
 
-/// What takes longer hangs: a usual input takes some microseconds.
-const HANGS: Duration = Duration::from_secs(1);
+/// Maximum time for one input. A typical input takes some microseconds.
+const TIME_LIMIT: Duration = Duration::from_secs(1);
 
 fn main() {
     let number = |name| std::env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
@@ -32,29 +32,29 @@ fn main() {
     let mut fuzzer = fuzz::Fuzzer::new(seed);
     let start = Instant::now();
     while start.elapsed() < seconds {
-        let before = Instant::now();
-        let again = format!("again with FUZZ_SEED={seed}");
+        let start = Instant::now();
+        let reproduce = format!("reproduce with FUZZ_SEED={seed}");
         match fuzzer.step() {
-            Err(input) => panic!("does not hold, run {}; {again}\n{input:?}", fuzzer.runs),
-            Ok(input) if before.elapsed() > HANGS && hangs(&input) => {
-                panic!("takes too long, run {}; {again}\n{input:?}", fuzzer.runs)
+            Err(input) => panic!("property violated, run {}; {reproduce}\n{input:?}", fuzzer.runs),
+            Ok(input) if start.elapsed() > TIME_LIMIT && is_slow(&input) => {
+                panic!("input takes too long, run {}; {reproduce}\n{input:?}", fuzzer.runs)
             }
             Ok(_) => {}
         }
     }
     let rate = u128::from(fuzzer.runs) * 1000 / start.elapsed().as_millis().max(1);
     println!(
-        "{} inputs, {} of them accepted, {rate} a second; nothing found",
+        "{} inputs, {} of them accepted, {rate} per second; no error",
         fuzzer.runs, fuzzer.accepted
     );
 }
 
-/// On a machine with other work anything may be slow once, and nothing three times more.
-fn hangs(input: &str) -> bool {
+/// Returns `true` if the input exceeds the limit three more times. Once can be due to other load on the machine.
+fn is_slow(input: &str) -> bool {
     let machines = checks::machines();
     (0..3).all(|_| {
-        let before = Instant::now();
+        let start = Instant::now();
         checks::check(input, &machines);
-        before.elapsed() > HANGS
+        start.elapsed() > TIME_LIMIT
     })
 }

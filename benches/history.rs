@@ -1,6 +1,6 @@
 //! Memory and time of the history of 1,000 nodes with 8 devices each: `cargo bench --bench history`.
 //!
-//! Records 26 hours of idle, busy and random devices. Tables are in Markdown for `docs/performance.md`; nothing fails on a figure.
+//! It records 26 hours of idle, busy and random devices, prints tables in Markdown for `docs/performance.md` and never fails on a figure.
 #![expect(
     clippy::unwrap_used,
     clippy::indexing_slicing,

@@ -1,16 +1,16 @@
-//! What a plan costs, and what it spares: `cargo bench --bench plan`.
+//! Time and quality of plans: `cargo bench --bench plan`.
 //!
-//! Over every transition of an A100 or H100 (298 states, 38 combinations of profiles, 11,026 pairs) the planner is timed and
-//! its plans are counted beside two other methods: clearing the board and creating everything from scratch, and mig-parted's, which
-//! clears the board and creates without places, in one order after the other, until one succeeds. Tables are in Markdown for
-//! `docs/performance.md`; nothing fails on a figure.
+//! It plans every transition of an A100 or H100 (298 states, 38 combinations of profiles, 11,026 pairs). It measures the time, and
+//! compares the numbers of destroyed and created instances with two other methods: clear the GPU and create all instances with
+//! placements; and mig-parted's, which clears the GPU and creates instances without placements, in one order after the other until
+//! one succeeds. It prints tables in Markdown for `docs/performance.md` and never fails on a figure.
 #![expect(
     clippy::unwrap_used,
     clippy::indexing_slicing,
     clippy::print_stdout,
     clippy::disallowed_methods,
     clippy::cast_precision_loss,
-    reason = "a benchmark is a script: it measures the wall clock, prints, and stops at the first thing out of order"
+    reason = "a benchmark is a script: it measures the wall clock, prints, and stops at the first error"
 )]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,8 +27,8 @@ use octavo_model::source_position::SourcePosition;
 use octavo_planner::layout::{DeviceTarget, InstanceTarget, MigTarget, Targets};
 use octavo_planner::plan::{DevicePlanResult, NodePlan, PlanInput, Policy, Step, plan};
 
-/// A profile: id, index, name, GPU slices, size, and where it may lie in the order in which the driver fills a board.
-/// Source: `tests/nvml-sim/data/mig-profiles.json`, which names its own.
+/// A profile: ID, index, name, GPU slices, size, and starts of its placements in the order in which the driver uses them.
+/// Source: `tests/nvml-sim/data/mig-profiles.json`, which lists its own sources.
 type Row = (u32, u32, &'static str, u32, u32, &'static [u32]);
 
 const A100: &[Row] = &[
@@ -53,14 +53,14 @@ const RTX_PRO: &[Row] = &[
     (64, 16, "2g.48gb+me.all", 2, 6, &[6, 0]),
 ];
 
-/// A state: row and start of each instance, in the order of the rows and of the starts.
+/// A state: row and start of each instance, sorted.
 type State = Vec<(usize, u32)>;
 
 fn main() {
     transitions();
     timing("A100, every transition", A100, 1);
     timing("RTX PRO 6000 with all media profiles, every 7th transition", RTX_PRO, 7);
-    eight();
+    eight_gpus();
     hostile();
 }
 
@@ -86,32 +86,33 @@ fn catalog(rows: &[Row]) -> ProfileCatalog {
     ProfileCatalog::new(rows.iter().map(profile).collect())
 }
 
-fn free(rows: &[Row], state: &State, row: usize, start: u32) -> bool {
+fn fits(rows: &[Row], state: &State, row: usize, start: u32) -> bool {
     let end = start + rows[row].4;
-    let sum: u32 = state.iter().map(|one| rows[one.0].3).sum();
+    let sum: u32 = state.iter().map(|instance| rows[instance.0].3).sum();
     sum + rows[row].3 <= slices(rows)
-        && state.iter().all(|one| one.1 >= end || one.1 + rows[one.0].4 <= start)
+        && state.iter().all(|(row, other)| *other >= end || other + rows[*row].4 <= start)
 }
 
-/// Whether the media engines suffice: one `+me`, and beside `+me.all` only `-me`.
-fn media(rows: &[Row], state: &State) -> bool {
-    let count = |wanted: &[u32]| state.iter().filter(|one| wanted.contains(&rows[one.0].1)).count();
+/// Returns `true` if the media engines suffice: at most one `+me`, and only `-me` beside `+me.all`.
+fn media_engines_suffice(rows: &[Row], state: &State) -> bool {
+    let count =
+        |indexes: &[u32]| state.iter().filter(|(row, _)| indexes.contains(&rows[*row].1)).count();
     let (some, all, none) = (count(&[7, 8]), count(&[15, 16]), count(&[13, 14]));
     some <= 1 && (all == 0 || (all == 1 && none + 1 == state.len()))
 }
 
-/// Every legal state.
+/// Returns every valid state.
 fn states(rows: &[Row]) -> Vec<State> {
     let mut all = BTreeSet::from([State::new()]);
-    let mut fresh: Vec<State> = vec![State::new()];
-    while let Some(state) = fresh.pop() {
+    let mut unvisited: Vec<State> = vec![State::new()];
+    while let Some(state) = unvisited.pop() {
         for (row, profile) in rows.iter().enumerate() {
-            for start in profile.5.iter().filter(|start| free(rows, &state, row, **start)) {
+            for start in profile.5.iter().filter(|start| fits(rows, &state, row, **start)) {
                 let mut next = state.clone();
                 next.push((row, *start));
                 next.sort_unstable();
-                if media(rows, &next) && all.insert(next.clone()) {
-                    fresh.push(next);
+                if media_engines_suffice(rows, &next) && all.insert(next.clone()) {
+                    unvisited.push(next);
                 }
             }
         }
@@ -120,7 +121,7 @@ fn states(rows: &[Row]) -> Vec<State> {
 }
 
 fn multiset(state: &State) -> Vec<usize> {
-    state.iter().map(|one| one.0).collect()
+    state.iter().map(|instance| instance.0).collect()
 }
 
 fn multisets(states: &[State]) -> Vec<Vec<usize>> {
@@ -170,8 +171,8 @@ fn node(devices: Vec<Device>) -> Inventory {
     Inventory { devices, ..Inventory::default() }
 }
 
-fn target(rows: &[Row], wanted: &[usize], pci: PciAddress) -> DeviceTarget {
-    let mut instances: Vec<InstanceTarget> = wanted
+fn target(rows: &[Row], profiles: &[usize], pci: PciAddress) -> DeviceTarget {
+    let mut instances: Vec<InstanceTarget> = profiles
         .iter()
         .map(|row| InstanceTarget {
             profile_id: rows[*row].0,
@@ -188,8 +189,8 @@ fn target(rows: &[Row], wanted: &[usize], pci: PciAddress) -> DeviceTarget {
     }
 }
 
-fn planned(inventory: &Inventory, targets: &Targets) -> (NodePlan, Duration) {
-    let question = PlanInput {
+fn timed_plan(inventory: &Inventory, targets: &Targets) -> (NodePlan, Duration) {
+    let input = PlanInput {
         inventory,
         targets,
         holders: &[],
@@ -197,37 +198,38 @@ fn planned(inventory: &Inventory, targets: &Targets) -> (NodePlan, Duration) {
         refused: &BTreeSet::new(),
     };
     let start = Instant::now();
-    let plan = plan(&question);
+    let plan = plan(&input);
     (plan, start.elapsed())
 }
 
-/// GPU instances destroyed and created.
+/// Returns the numbers of GPU instances that the plan destroys and creates.
 fn counts(plan: &NodePlan) -> (u32, u32) {
     let DevicePlanResult::Change(change) = &plan.devices[0].verdict else {
         return (0, 0);
     };
-    let of = |kind: fn(&Step) -> bool| {
-        u32::try_from(change.steps.iter().filter(|step| kind(step)).count()).unwrap()
+    let count = |is_kind: fn(&Step) -> bool| {
+        u32::try_from(change.steps.iter().filter(|step| is_kind(step)).count()).unwrap()
     };
     (
-        of(|step| matches!(step, Step::DestroyGpuInstance { .. })),
-        of(|step| matches!(step, Step::CreateGpuInstance { .. })),
+        count(|step| matches!(step, Step::DestroyGpuInstance { .. })),
+        count(|step| matches!(step, Step::CreateGpuInstance { .. })),
     )
 }
 
-/// mig-parted's way: destroyed and created over all attempts, how many attempts, whether the board ends as wished. Source:
-/// mig-parted v0.15.0, `pkg/mig/config`: profiles by size, the largest first; each unique order is tried on a cleared board.
-fn permuted(rows: &[Row], from: &State, wanted: &[usize]) -> (u32, u32, u32, bool) {
-    let mut order: Vec<usize> = wanted.to_vec();
+/// Simulates mig-parted. Returns the numbers of destroyed and created instances over all attempts, the number of attempts, and `true`
+/// if the last attempt succeeds. Source: mig-parted v0.15.0, `pkg/mig/config`: it begins with the largest profile first, and tries each
+/// unique order on a cleared GPU.
+fn mig_parted(rows: &[Row], from: &State, profiles: &[usize]) -> (u32, u32, u32, bool) {
+    let mut order: Vec<usize> = profiles.to_vec();
     order.sort_by_key(|row| std::cmp::Reverse(rows[*row].3));
     let mut orders = Vec::new();
-    orders_of(&mut order.clone(), &mut Vec::new(), &mut orders);
+    collect_orders(&mut order.clone(), &mut Vec::new(), &mut orders);
     let (mut destroyed, mut created, mut attempts) = (u32::try_from(from.len()).unwrap(), 0, 0);
     for order in orders {
         attempts += 1;
         let mut board = State::new();
         for row in &order {
-            let Some(start) = rows[*row].5.iter().find(|start| free(rows, &board, *row, **start))
+            let Some(start) = rows[*row].5.iter().find(|start| fits(rows, &board, *row, **start))
             else {
                 break;
             };
@@ -242,20 +244,20 @@ fn permuted(rows: &[Row], from: &State, wanted: &[usize]) -> (u32, u32, u32, boo
     (destroyed, created, attempts, false)
 }
 
-/// Unique orders, in the order in which they follow from what is given.
-fn orders_of(left: &mut Vec<usize>, so_far: &mut Vec<usize>, all: &mut Vec<Vec<usize>>) {
-    if left.is_empty() {
-        all.push(so_far.clone());
+/// Adds all unique orders of `remaining` after `prefix` to `all`, beginning with the given order.
+fn collect_orders(remaining: &mut Vec<usize>, prefix: &mut Vec<usize>, all: &mut Vec<Vec<usize>>) {
+    if remaining.is_empty() {
+        all.push(prefix.clone());
         return;
     }
     let mut tried = BTreeSet::new();
-    for at in 0..left.len() {
-        if tried.insert(left[at]) {
-            let row = left.remove(at);
-            so_far.push(row);
-            orders_of(left, so_far, all);
-            so_far.pop();
-            left.insert(at, row);
+    for index in 0..remaining.len() {
+        if tried.insert(remaining[index]) {
+            let row = remaining.remove(index);
+            prefix.push(row);
+            collect_orders(remaining, prefix, all);
+            prefix.pop();
+            remaining.insert(index, row);
         }
     }
 }
@@ -264,25 +266,31 @@ fn transitions() {
     let states = states(A100);
     let multisets = multisets(&states);
     let mut rows: BTreeMap<&str, (u64, u64, u64, u64)> = BTreeMap::new();
-    let (mut pairs, mut left_empty) = (0_u64, 0_u64);
+    let (mut pairs, mut failures) = (0_u64, 0_u64);
     for from in &states {
         let device = device(A100, from, 1);
         let pci = device.pci;
         let inventory = node(vec![device]);
-        for wanted in multisets.iter().filter(|wanted| **wanted != multiset(from)) {
+        for desired in multisets.iter().filter(|desired| **desired != multiset(from)) {
             pairs += 1;
             let targets =
-                Targets { devices: vec![target(A100, wanted, pci)], ..Targets::default() };
-            let (plan, _) = planned(&inventory, &targets);
+                Targets { devices: vec![target(A100, desired, pci)], ..Targets::default() };
+            let (plan, _) = timed_plan(&inventory, &targets);
             let (destroyed, created) = counts(&plan);
-            let (there, requested) =
-                (u32::try_from(from.len()).unwrap(), u32::try_from(wanted.len()).unwrap());
-            let (lost, made, attempts, reached) = permuted(A100, from, wanted);
-            left_empty += u64::from(!reached);
+            let (existing, requested) =
+                (u32::try_from(from.len()).unwrap(), u32::try_from(desired.len()).unwrap());
+            let (peer_destroyed, peer_created, attempts, succeeds) =
+                mig_parted(A100, from, desired);
+            failures += u64::from(!succeeds);
             for (name, destroyed, created, attempts) in [
-                ("1 ours", destroyed, created, 1),
-                ("2 clear all, exact places", there, requested, 1),
-                ("3 clear all, one order after the other", lost, made, attempts),
+                ("1 Octavo", destroyed, created, 1),
+                ("2 clear the GPU, create with placements", existing, requested, 1),
+                (
+                    "3 clear the GPU, create without placements, trying several orders (mig-parted)",
+                    peer_destroyed,
+                    peer_created,
+                    attempts,
+                ),
             ] {
                 let row = rows.entry(name).or_default();
                 row.0 += u64::from(destroyed);
@@ -294,7 +302,7 @@ fn transitions() {
     }
     println!("\n{} states, {} combinations, {pairs} transitions\n", states.len(), multisets.len());
     println!(
-        "| method | destroyed, mean | created, mean | transitions that destroy nothing | attempts, most |"
+        "| method | destroyed, mean | created, mean | transitions that destroy nothing | attempts, maximum |"
     );
     println!("|---|---|---|---|---|");
     for (name, (destroyed, created, none, attempts)) in rows {
@@ -307,55 +315,58 @@ fn transitions() {
             100.0 * mean(none)
         );
     }
-    println!("\nboards that the last method leaves empty: {left_empty}");
+    println!("\ntransitions in which the last method fails and leaves the GPU cleared: {failures}");
 }
 
-fn timing(what: &str, rows: &[Row], every: usize) {
+fn timing(name: &str, rows: &[Row], every: usize) {
     let states = states(rows);
     let multisets = multisets(&states);
     let mut times = Vec::new();
-    let pairs = states.iter().flat_map(|from| multisets.iter().map(move |wanted| (from, wanted)));
-    for (from, wanted) in pairs.step_by(every) {
+    let pairs = states.iter().flat_map(|from| multisets.iter().map(move |desired| (from, desired)));
+    for (from, desired) in pairs.step_by(every) {
         let device = device(rows, from, 1);
         let targets =
-            Targets { devices: vec![target(rows, wanted, device.pci)], ..Targets::default() };
-        let (_, time) = planned(&node(vec![device]), &targets);
+            Targets { devices: vec![target(rows, desired, device.pci)], ..Targets::default() };
+        let (_, time) = timed_plan(&node(vec![device]), &targets);
         times.push(time);
     }
-    say(what, &mut times);
+    print_times(name, &mut times);
 }
 
-/// Eight boards in eight different states, so that no answer serves twice.
-fn eight() {
+/// Measures plans for eight GPUs in different states, so that the planner cannot reuse a result.
+fn eight_gpus() {
     let states = states(A100);
     let multisets = multisets(&states);
     let mut times = Vec::new();
-    for (number, wanted) in multisets.iter().enumerate().cycle().take(2_000) {
+    for (number, desired) in multisets.iter().enumerate().cycle().take(2_000) {
         let devices: Vec<Device> = (0_u8..8)
-            .map(|at| device(A100, &states[(number * 7 + usize::from(at) * 37) % states.len()], at))
+            .map(|bus| {
+                let state = (number * 7 + usize::from(bus) * 37) % states.len();
+                device(A100, &states[state], bus)
+            })
             .collect();
-        let targets = devices.iter().map(|device| target(A100, wanted, device.pci));
+        let targets = devices.iter().map(|device| target(A100, desired, device.pci));
         let targets = Targets { devices: targets.collect(), ..Targets::default() };
-        let (_, time) = planned(&node(devices), &targets);
+        let (_, time) = timed_plan(&node(devices), &targets);
         times.push(time);
     }
-    say("8 x A100 in different states, together", &mut times);
+    print_times("8 x A100 in eight different states, together", &mut times);
 }
 
-/// Profile tables that no board has, as a hostile node could send them to keep the planner busy.
+/// Measures plans with invented profile tables, which a hostile node could report to keep the planner busy.
 fn hostile() {
     let mut times = Vec::new();
-    let mut verdicts: BTreeMap<&str, u32> = BTreeMap::new();
+    let mut results: BTreeMap<&str, u32> = BTreeMap::new();
     for seed in 0..40_u32 {
         let mut profiles: Vec<GpuInstanceProfile> = catalog(A100).profiles().to_vec();
         profiles.truncate(1);
-        let model = profiles.remove(0);
+        let template = profiles.remove(0);
         for id in 0..60 {
             let size = 2 + (id + seed) % 3;
-            let places = (0..8).map(|place| (id * 7 + place * (5 + seed % 9)) % 60);
-            let mut profile = model.clone();
+            let starts = (0..8).map(|number| (id * 7 + number * (5 + seed % 9)) % 60);
+            let mut profile = template.clone();
             (profile.id, profile.index, profile.max_count) = (id, 1, 8);
-            profile.placements = places.map(|start| Placement { start, size }).collect();
+            profile.placements = starts.map(|start| Placement { start, size }).collect();
             profiles.push(profile);
         }
         profiles[0].resources.gpu_slices = 64;
@@ -363,33 +374,38 @@ fn hostile() {
         if let Mig::Capable(state) = &mut device.mig {
             state.catalog = ProfileCatalog::new(profiles);
         }
-        let wanted = (1..=14 + seed % 8).map(|id| InstanceTarget {
+        let desired = (1..=14 + seed % 8).map(|id| InstanceTarget {
             profile_id: id,
             compute: vec![1],
             placement: None,
         });
         let mut target = target(A100, &[], device.pci);
-        target.mig = Some(MigTarget::Enabled(wanted.collect()));
-        let (plan, time) =
-            planned(&node(vec![device]), &Targets { devices: vec![target], ..Targets::default() });
-        let verdict = match &plan.devices[0].verdict {
+        target.mig = Some(MigTarget::Enabled(desired.collect()));
+        let (plan, time) = timed_plan(
+            &node(vec![device]),
+            &Targets { devices: vec![target], ..Targets::default() },
+        );
+        let result = match &plan.devices[0].verdict {
             DevicePlanResult::Unchanged => "unchanged",
             DevicePlanResult::Change(_) => "a change",
             DevicePlanResult::Blocked(_) => "blocked",
             DevicePlanResult::Infeasible(_) => "infeasible",
         };
-        *verdicts.entry(verdict).or_default() += 1;
+        *results.entry(result).or_default() += 1;
         times.push(time);
     }
-    say("made up to keep it busy: 60 profiles, 480 places, 14 to 21 instances", &mut times);
-    println!("verdicts: {verdicts:?}");
+    print_times(
+        "artificial worst case: 60 profiles, 480 placements, 14 to 21 instances",
+        &mut times,
+    );
+    println!("results: {results:?}");
 }
 
-fn say(what: &str, times: &mut [Duration]) {
+fn print_times(name: &str, times: &mut [Duration]) {
     times.sort_unstable();
-    let at = |share: usize| times[(times.len() - 1) * share / 1000].as_secs_f64() * 1e6;
+    let at = |permille: usize| times[(times.len() - 1) * permille / 1000].as_secs_f64() * 1e6;
     println!(
-        "\n{what}: {} plans, p50 {:.1} us, p99 {:.1} us, most {:.1} us",
+        "\n{name}: {} plans, p50 {:.1} us, p99 {:.1} us, maximum {:.1} us",
         times.len(),
         at(500),
         at(990),

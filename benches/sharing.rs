@@ -1,44 +1,45 @@
-//! What it costs to give devices out to pods, and to tell who has them: `cargo bench --bench sharing`.
+//! Device plugins of the agent and of NVIDIA, and the agent's usage metrics: `cargo bench --bench sharing`.
 //!
-//! The agent as it ships is the device plugin of a kubelet at real sockets, on simulated machines. NVIDIA's own device plugin runs
-//! there too, in a mount namespace of its own, because the directory in which it meets kubelet is part of the program. Beside every
-//! Allocate stands a call at the same socket that does nothing, so that what gRPC costs is seen. Tables are in Markdown for
-//! `docs/performance.md`; nothing fails on a figure.
+//! Each plugin serves a test kubelet over real sockets, on simulated machines. NVIDIA's plugin runs in its own mount namespace,
+//! because the path of the kubelet's directory is compiled into it. Every Allocate call is compared with an empty call on the same
+//! socket, which shows the cost of gRPC. It prints tables in Markdown for `docs/performance.md` and never fails on a figure.
 //!
-//! `-- allocations changes memory scrapes` makes these tables alone.
+//! `-- allocations changes memory scrapes` selects tables; the default is all of them.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
     clippy::indexing_slicing,
     clippy::print_stdout,
     clippy::disallowed_methods,
-    reason = "a benchmark is a script: it measures the wall clock, prints, and stops at the first thing out of order"
+    reason = "a benchmark is a script: it measures the wall clock, prints, and stops at the first error"
 )]
 
-#[path = "support/givers.rs"]
-mod givers;
+#[path = "support/device_plugins.rs"]
+mod device_plugins;
+#[path = "support/distribution.rs"]
+mod distribution;
+#[path = "support/partitions.rs"]
+mod partitions;
 #[path = "../tests/support/peer.rs"]
 mod peer;
-#[expect(dead_code, reason = "this reads memory alone")]
+#[expect(dead_code, reason = "other benchmarks use the rest")]
 #[path = "support/process.rs"]
 mod process;
-#[expect(dead_code, reason = "tests need more of it")]
+#[expect(dead_code, reason = "tests use the rest")]
 #[path = "../tests/support/record.rs"]
 mod record;
-#[expect(dead_code, reason = "tests need more of it")]
+#[expect(dead_code, reason = "tests use the rest")]
 #[path = "../tests/support/time_limits.rs"]
 mod time_limits;
-#[expect(dead_code, reason = "tests need more of it")]
+#[expect(dead_code, reason = "tests use the rest")]
 #[path = "../tests/support"]
 mod sharing {
     pub(crate) mod kubelet;
 }
-#[path = "support/simulated.rs"]
-mod simulated;
+#[path = "support/simulated_machine.rs"]
+mod simulated_machine;
 #[path = "../tests/support/sockets.rs"]
 mod sockets;
-#[path = "support/spread.rs"]
-mod spread;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -46,56 +47,56 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use nvml_sim::model::{Code, Slot, World};
+use nvml_sim::model::{Code, World};
 use octavo_kubelet::proto::device_plugin::device_plugin_client::DevicePluginClient;
 use octavo_kubelet::proto::device_plugin::{AllocateRequest, ContainerAllocateRequest, Empty};
 use tonic::transport::{Channel, Endpoint};
 
-use givers::{PluginKind, Rig};
-use spread::Spread;
+use device_plugins::{PluginKind, Rig};
+use distribution::Distribution;
 
 const CALLS: usize = 2000;
 const SCRAPES: usize = 200;
 const CHANGES: usize = 10;
 const GPU: &str = "nvidia.com/gpu";
 const SEVENTH: &str = "nvidia.com/mig-1g.10gb";
-/// Eight GPUs that three pods each may have.
+/// Eight GPUs with three replicas each.
 const WHOLE: &str = "{board: H100_80GB_SXM, count: 8}";
-/// Eight GPUs with as many partitions as there can be.
+/// Eight GPUs with seven partitions each.
 const SPLIT: &str =
     "{board: A100_80GB, count: 8, mig: enabled, instances: [{profile: 1g.10gb, count: 7}]}";
 
-/// What happens to a machine.
+/// A change of the hardware.
 type Change = fn(&mut World) -> Result<(), Code>;
 
 fn main() {
     let profile = if cfg!(debug_assertions) { "dev" } else { "release" };
     let load = std::fs::read_to_string("/proc/loadavg").unwrap();
-    println!("Profile: {profile}. Load of the machine at the start: {load}");
-    let peer = givers::peer();
+    println!("Profile: {profile}. Load average at the start: {load}");
+    let peer = device_plugins::peer();
     if peer.is_none() {
-        println!("Mounting is not allowed here, so NVIDIA's device plugin is left out.\n");
+        println!("This user cannot mount, so NVIDIA's device plugin is not measured.\n");
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    // `cargo bench` passes its own flags; names of tables are ours.
-    let named: Vec<String> =
+    // `cargo bench` adds flags of its own.
+    let tables: Vec<String> =
         std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
-    let is_wanted = |table: &str| named.is_empty() || named.iter().any(|name| name == table);
-    if is_wanted("allocations") {
+    let is_selected = |table: &str| tables.is_empty() || tables.iter().any(|name| name == table);
+    if is_selected("allocations") {
         runtime.block_on(allocations(peer.as_ref()));
     }
-    if is_wanted("changes") {
+    if is_selected("changes") {
         changes(peer.as_ref());
     }
-    if is_wanted("memory") {
+    if is_selected("memory") {
         memory(peer.as_ref());
     }
-    if is_wanted("scrapes") {
+    if is_selected("scrapes") {
         scrapes();
     }
 }
 
-/// A machine whose every GPU or partition is offered, with the resource and how many there are of it.
+/// Returns machines: description, GPUs, resource, and number of its devices.
 fn machines() -> [(&'static str, &'static str, &'static str, usize); 2] {
     [
         ("8 x H100, 3 replicas each", WHOLE, GPU, 24),
@@ -103,174 +104,156 @@ fn machines() -> [(&'static str, &'static str, &'static str, usize); 2] {
     ]
 }
 
-fn embedded() -> PluginKind<'static> {
-    PluginKind::Ours(&["--sharing=embedded"])
+fn octavo() -> PluginKind<'static> {
+    PluginKind::Octavo(&["--sharing=embedded"])
 }
 
 async fn allocations(peer: Option<&PathBuf>) {
     println!(
-        "| {CALLS} calls each, one after the other: us, p50 / p99 / most | Allocate | a call that does nothing |\n|---|---|---|"
+        "| {CALLS} sequential calls on one connection: us, p50 / p99 / maximum | Allocate | empty call |\n|---|---|---|"
     );
     for (name, gpus, resource, count) in machines() {
-        let givers = [("ours", Some(embedded())), ("NVIDIA's", peer.map(PluginKind::Theirs))];
-        for (whose, plugin_kind) in givers {
-            let Some(plugin_kind) = plugin_kind else { continue };
+        let plugins = [("Octavo", Some(octavo())), ("NVIDIA", peer.map(PluginKind::Nvidia))];
+        for (vendor, kind) in plugins {
+            let Some(kind) = kind else { continue };
             let rig = Rig::new(gpus);
-            let _plugin_kind = rig.start(&plugin_kind);
+            let _plugin = rig.start(&kind);
             rig.kubelet.await_count(resource, count);
-            let (requested, nothing) = calls(&rig, resource).await;
-            println!("| {name}, {whose} | {requested} | {nothing} |");
+            let (allocate, empty) = calls(&rig, resource).await;
+            println!("| {name}, {vendor} | {allocate} | {empty} |");
         }
     }
     println!();
 }
 
-/// What the plugin of a resource takes for a call, over a connection that stays, as kubelet's does.
-async fn calls(rig: &Rig, resource: &str) -> (Spread, Spread) {
-    let (endpoint, ids) = rig.kubelet.inspect(|known| {
-        let ids: Vec<String> = known.healthy(resource).cloned().collect();
-        (known.resources[resource].endpoint.clone(), ids)
+/// Measures Allocate and an empty call on one connection, as the kubelet uses it.
+async fn calls(rig: &Rig, resource: &str) -> (Distribution, Distribution) {
+    let (endpoint, ids) = rig.kubelet.inspect(|state| {
+        let ids: Vec<String> = state.healthy(resource).cloned().collect();
+        (state.resources[resource].endpoint.clone(), ids)
     });
     let socket = format!("unix://{}", rig.directory().join(endpoint).display());
     let channel = Endpoint::try_from(socket).unwrap().connect().await.unwrap();
     let mut plugin = DevicePluginClient::<Channel>::new(channel);
-    let (mut requested, mut nothing) = (Vec::new(), Vec::new());
+    let (mut allocate, mut empty) = (Vec::new(), Vec::new());
     for call in 0..CALLS {
         let id = ids[call % ids.len()].clone();
         let request = AllocateRequest {
             container_requests: vec![ContainerAllocateRequest { devices_ids: vec![id] }],
         };
-        let began = Instant::now();
+        let start = Instant::now();
         plugin.allocate(request).await.unwrap();
-        requested.push(micros(began));
-        let began = Instant::now();
+        allocate.push(micros(start));
+        let start = Instant::now();
         plugin.get_device_plugin_options(Empty {}).await.unwrap();
-        nothing.push(micros(began));
+        empty.push(micros(start));
     }
-    (Spread::of(requested), Spread::of(nothing))
+    (Distribution::new(allocate), Distribution::new(empty))
 }
 
-/// From a change to a GPU's partitions until kubelet has the list with it.
+/// Measures the time from a change of a GPU's partitions until the kubelet receives the new list.
 fn changes(peer: Option<&PathBuf>) {
     println!(
-        "| {} changes each, of 56 partitions: ms, p50 / p99 / most | to the list at kubelet | lists for a change | registrations for a change |\n|---|---|---|---|",
+        "| another program changes one of 56 partitions, {} times: ms, p50 / p99 / maximum | to the kubelet's new list | lists per change | registrations per change |\n|---|---|---|---|",
         2 * CHANGES
     );
-    let givers = [
-        ("ours, by itself", Some(embedded())),
-        ("NVIDIA's, told by SIGHUP at once", peer.map(PluginKind::Theirs)),
+    let plugins = [
+        ("Octavo, automatically", Some(octavo())),
+        ("NVIDIA, sent SIGHUP at the same time", peer.map(PluginKind::Nvidia)),
     ];
-    for (whose, plugin_kind) in givers {
-        let Some(plugin_kind) = plugin_kind else { continue };
+    for (name, kind) in plugins {
+        let Some(kind) = kind else { continue };
         let rig = Rig::new(SPLIT);
-        let program = rig.start(&plugin_kind);
+        let program = rig.start(&kind);
         rig.kubelet.await_count(SEVENTH, 56);
         let (mut times, mut lists) = (Vec::new(), 0);
-        let registrations = rig.kubelet.inspect(|known| known.registrations);
+        let registrations = rig.kubelet.inspect(|state| state.registrations);
         for change in 0..2 * CHANGES {
-            let (what, count): (Change, usize) = match change % 2 {
-                0 => (unpartition, 55),
-                _ => (partition, 56),
+            let (hardware_change, count): (Change, usize) = match change % 2 {
+                0 => (partitions::destroy_last, 55),
+                _ => (|world| partitions::create(world, "1g.10gb"), 56),
             };
-            let of = |rig: &Rig| rig.kubelet.inspect(|known| known.resources[SEVENTH].lists);
-            let before = of(&rig);
-            let began = Instant::now();
-            rig.change(what);
-            if matches!(plugin_kind, PluginKind::Theirs(_)) {
+            let list_count = || rig.kubelet.inspect(|state| state.resources[SEVENTH].lists);
+            let before = list_count();
+            let start = Instant::now();
+            rig.change(hardware_change);
+            if matches!(kind, PluginKind::Nvidia(_)) {
                 program.hang_up();
             }
-            // Until the new list is there: one of the same length is not it.
             rig.kubelet.await_count(SEVENTH, count);
-            times.push(micros(began) / 1000.0);
-            // A new registration restarts the count of its lists.
-            let after = of(&rig);
-            lists += after.checked_sub(before).filter(|more| *more > 0).unwrap_or(after);
+            times.push(micros(start) / 1000.0);
+            // A registration resets the number of lists.
+            let after = list_count();
+            lists += after.checked_sub(before).filter(|new| *new > 0).unwrap_or(after);
         }
-        let registrations = rig.kubelet.inspect(|known| known.registrations) - registrations;
-        let each = |all: f64| all / 20.0;
+        let registrations = rig.kubelet.inspect(|state| state.registrations) - registrations;
+        let per_change = |total: f64| total / 20.0;
         println!(
-            "| {whose} | {} | {:.1} | {:.1} |",
-            Spread::of(times),
-            each(f64::from(u32::try_from(lists).unwrap())),
-            each(f64::from(u32::try_from(registrations).unwrap()))
+            "| {name} | {} | {:.1} | {:.1} |",
+            Distribution::new(times),
+            per_change(f64::from(u32::try_from(lists).unwrap())),
+            per_change(f64::from(u32::try_from(registrations).unwrap()))
         );
     }
     println!();
 }
 
-fn partition(world: &mut World) -> Result<(), Code> {
-    let gpu = world.gpu(Slot(5))?;
-    let profile = gpu.profiles.iter().find(|one| one.name == "1g.10gb");
-    let profile = profile.unwrap();
-    let (id, full) = (profile.id, profile.full_compute_profile().unwrap().id);
-    let instance = world.create_gi(Slot(5), id, None)?;
-    world.create_ci(Slot(5), instance, full, None).map(drop)
-}
-
-fn unpartition(world: &mut World) -> Result<(), Code> {
-    let mig = world.gpu(Slot(5))?.mig()?;
-    let instance = mig.instances.last().unwrap();
-    let (instance, compute) = (instance.id, instance.compute[0].id);
-    world.destroy_ci(Slot(5), instance, compute)?;
-    world.destroy_gi(Slot(5), instance)
-}
-
-/// What the programs have in memory five seconds after all is offered and every share has a pod.
+/// Measures memory five seconds after all devices are advertised and each is allocated to a pod.
 fn memory(peer: Option<&PathBuf>) {
-    println!("| memory, MiB | PSS | of it anonymous |\n|---|---|---|");
+    println!("| memory, MiB, each replica allocated to a pod | PSS | anonymous |\n|---|---|---|");
     for (name, gpus, resource, count) in machines() {
-        let ours: [(&str, &[&str]); 4] = [
-            ("ours, labels alone", &[]),
-            ("ours, --usage-interval 10s", &["--usage-interval=10s"]),
-            ("ours, --sharing embedded", &["--sharing=embedded"]),
-            ("ours, both", &["--sharing=embedded", "--usage-interval=10s"]),
+        let octavo: [(&str, &[&str]); 4] = [
+            ("Octavo, labels only", &[]),
+            ("Octavo, --usage-interval 10s", &["--usage-interval=10s"]),
+            ("Octavo, --sharing embedded", &["--sharing=embedded"]),
+            ("Octavo, both", &["--sharing=embedded", "--usage-interval=10s"]),
         ];
-        let ours = ours.map(|(what, arguments)| (what, PluginKind::Ours(arguments)));
-        let theirs = peer.map(|program| ("NVIDIA's device plugin", PluginKind::Theirs(program)));
-        for (what, plugin_kind) in ours.into_iter().chain(theirs) {
+        let octavo = octavo.map(|(program, arguments)| (program, PluginKind::Octavo(arguments)));
+        let nvidia = peer.map(|program| ("NVIDIA's device plugin", PluginKind::Nvidia(program)));
+        for (program_name, kind) in octavo.into_iter().chain(nvidia) {
             let rig = Rig::new(gpus);
-            let program = rig.start(&plugin_kind);
-            if plugin_kind.gives() {
+            let program = rig.start(&kind);
+            if kind.is_device_plugin() {
                 rig.kubelet.await_count(resource, count);
                 rig.fill(resource, count);
             }
             thread::sleep(Duration::from_secs(5));
             let memory = process::memory(program.id());
-            println!("| {name}: {what} | {:.1} | {:.1} |", memory.pss, memory.anonymous);
+            println!("| {name}: {program_name} | {:.1} | {:.1} |", memory.pss, memory.anonymous);
         }
     }
     println!();
 }
 
-/// What a scrape takes, over a connection of its own, when every share has a pod.
+/// Measures scrapes on separate connections, while each replica is allocated to a pod.
 fn scrapes() {
     println!(
-        "| {SCRAPES} scrapes each, every share has a pod: us, p50 / p99 / most | scrape | bytes |\n|---|---|---|"
+        "| {SCRAPES} scrapes of /metrics, each on its own connection: us, p50 / p99 / maximum | time | bytes |\n|---|---|---|"
     );
     for (name, gpus, resource, count) in machines() {
-        for (what, more) in [
+        for (metrics, flags) in [
             ("without usage", &[][..]),
             ("with usage", &["--usage-interval=1s"][..]),
-            ("with usage and DCGM's view", &["--usage-interval=1s", "--dcgm-metrics"][..]),
+            ("with usage and DCGM's metrics", &["--usage-interval=1s", "--dcgm-metrics"][..]),
         ] {
             let rig = Rig::new(gpus);
-            let arguments = [&["--sharing=embedded"][..], more].concat();
-            let mut agent = rig.start(&PluginKind::Ours(&arguments));
+            let arguments = [&["--sharing=embedded"][..], flags].concat();
+            let mut agent = rig.start(&PluginKind::Octavo(&arguments));
             let address = agent.metrics();
             rig.kubelet.await_count(resource, count);
             rig.fill(resource, count);
-            // The last pod is seen with the next look.
-            let wanted = format!("pod=\"pod-{}\"", count - 1);
-            while !more.is_empty() && !scrape(address).contains(&wanted) {
+            // The next usage scan finds the last pod.
+            let last_pod = format!("pod=\"pod-{}\"", count - 1);
+            while !flags.is_empty() && !scrape(address).contains(&last_pod) {
                 thread::sleep(Duration::from_millis(100));
             }
             let (mut times, mut bytes) = (Vec::new(), 0);
             for _ in 0..SCRAPES {
-                let began = Instant::now();
+                let start = Instant::now();
                 bytes = scrape(address).len();
-                times.push(micros(began));
+                times.push(micros(start));
             }
-            println!("| {name}, {what} | {} | {bytes} |", Spread::of(times));
+            println!("| {name}, {metrics} | {} | {bytes} |", Distribution::new(times));
         }
     }
     println!();
@@ -286,6 +269,6 @@ fn scrape(address: SocketAddr) -> String {
     text
 }
 
-fn micros(began: Instant) -> f64 {
-    began.elapsed().as_secs_f64() * 1e6
+fn micros(start: Instant) -> f64 {
+    start.elapsed().as_secs_f64() * 1e6
 }

@@ -1,16 +1,19 @@
-//! What it costs to look who uses what, with a thousand pods on eight GPUs: `cargo bench --bench usage`.
+//! Usage by pod with up to 1,000 pods on eight GPUs: `cargo bench --bench usage`.
 //!
-//! The join and the guard alone, the scrape that tells it, and how much memory a process grows by over a thousand looks. Tables are in
-//! Markdown for `docs/performance.md`; nothing fails on a figure.
+//! It measures the attribution of usage to pods, the check of fair shares, a scrape of the metrics, and the growth of memory over
+//! 1,000 rounds. It prints tables in Markdown for `docs/performance.md` and never fails on a figure.
 #![expect(
     clippy::unwrap_used,
     clippy::print_stdout,
     clippy::disallowed_methods,
-    reason = "a benchmark is a script: it measures the wall clock, prints, and stops at the first thing out of order"
+    reason = "a benchmark is a script: it measures the wall clock, prints, and stops at the first error"
 )]
 
+#[expect(dead_code, reason = "other benchmarks use the rest")]
+#[path = "support/process.rs"]
+mod process;
+
 use std::collections::BTreeMap;
-use std::fs;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -30,26 +33,28 @@ use octavo_toolkit::telemetry::exposition;
 use tokio::sync::watch;
 
 const GPUS: u32 = 8;
-const LOOKS: usize = 200;
+const ROUNDS: usize = 200;
 
-/// All that is known of a node at one moment.
+/// Input of the attribution for one node.
 struct Node {
     readings: Vec<Reading>,
     offers: Offers,
-    given: Vec<Allocation>,
+    allocations: Vec<Allocation>,
     attribution: PodAttribution,
 }
 
 fn main() {
-    println!("| pods | kubelet's record | join, median | join, p99 | guard, median |");
+    println!(
+        "| pods | kubelet record | attribution, median | attribution, p99 | check of fair shares, median |"
+    );
     println!("|---|---|---|---|---|");
     for pods in [10, 100, 1000] {
         for has_record in [true, false] {
-            looks(pods, has_record);
+            attribution(pods, has_record);
         }
     }
     println!();
-    println!("| pods | view | scrape, median | scrape, p99 | bytes |");
+    println!("| pods | metrics | scrape, median | scrape, p99 | bytes |");
     println!("|---|---|---|---|---|");
     for pods in [10, 1000] {
         for dcgm in [false, true] {
@@ -137,7 +142,7 @@ fn node(pods: u32, has_record: bool) -> Node {
                 units: (0..GPUS).map(unit).collect(),
             }],
         },
-        given: (0..pods).map(pod).collect(),
+        allocations: (0..pods).map(pod).collect(),
         attribution: PodAttribution::Inspected(
             (0..pods).map(|number| (1000 + number, origin(number))).collect::<BTreeMap<_, _>>(),
         ),
@@ -145,90 +150,83 @@ fn node(pods: u32, has_record: bool) -> Node {
 }
 
 impl Node {
-    fn scene(&self) -> UsageInput<'_> {
+    fn input(&self) -> UsageInput<'_> {
         UsageInput {
             readings: &self.readings,
             offers: &self.offers,
-            allocations: &self.given,
+            allocations: &self.allocations,
             is_current: true,
             attribution: &self.attribution,
         }
     }
 }
 
-fn looks(pods: u32, has_record: bool) {
+fn attribution(pods: u32, has_record: bool) {
     let node = node(pods, has_record);
     let mut guard = Guard::default();
-    let (mut joins, mut guards) = (Vec::new(), Vec::new());
-    for look in 0..LOOKS {
-        let began = Instant::now();
-        let mut usage = join(&node.scene());
-        joins.push(began.elapsed());
-        let began = Instant::now();
-        let now = Duration::from_secs(10 * u64::try_from(look).unwrap());
+    let (mut joins, mut checks) = (Vec::new(), Vec::new());
+    for round in 0..ROUNDS {
+        let start = Instant::now();
+        let mut usage = join(&node.input());
+        joins.push(start.elapsed());
+        let start = Instant::now();
+        let now = Duration::from_secs(10 * u64::try_from(round).unwrap());
         guard.check(now, &mut usage);
-        guards.push(began.elapsed());
+        checks.push(start.elapsed());
     }
     let record = if has_record { "yes" } else { "no" };
-    let (median, most) = (at(&mut joins, 50), at(&mut joins, 99));
-    let guard = at(&mut guards, 50);
-    println!("| {pods} | {record} | {median:?} | {most:?} | {guard:?} |");
+    let (median, p99) = (percentile(&mut joins, 50), percentile(&mut joins, 99));
+    let check = percentile(&mut checks, 50);
+    println!("| {pods} | {record} | {median:?} | {p99:?} | {check:?} |");
 }
 
 fn scrapes(pods: u32, dcgm: bool) {
     let node = node(pods, true);
-    let seen = UsageObservation {
+    let observation = UsageObservation {
         xids: BTreeMap::new(),
-        usage: Arc::new(join(&node.scene())),
+        usage: Arc::new(join(&node.input())),
         readings: node.readings.clone(),
         ..UsageObservation::default()
     };
-    let (_seen, receiver) = watch::channel(Arc::new(seen));
+    let (_sender, receiver) = watch::channel(Arc::new(observation));
     let metrics = UsageMetrics::new(receiver, dcgm.then(|| "node".to_owned()));
     let registries = metrics.registries();
     let mut times = Vec::new();
     let mut bytes = 0;
-    for _ in 0..LOOKS {
-        let began = Instant::now();
+    for _ in 0..ROUNDS {
+        let start = Instant::now();
         let text = exposition::write_all(registries.iter(), std::iter::empty());
-        times.push(began.elapsed());
+        times.push(start.elapsed());
         bytes = text.unwrap().1.len();
     }
-    let view = if dcgm { "with DCGM's" } else { "own" };
-    let (median, most) = (at(&mut times, 50), at(&mut times, 99));
-    println!("| {pods} | {view} | {median:?} | {most:?} | {bytes} |");
+    let kind = if dcgm { "with DCGM's" } else { "own" };
+    let (median, p99) = (percentile(&mut times, 50), percentile(&mut times, 99));
+    println!("| {pods} | {kind} | {median:?} | {p99:?} | {bytes} |");
 }
 
-/// What stays in memory after a thousand looks at a thousand pods, beside what stays after ten.
+/// Measures resident memory at the start, after 10 rounds and after 1,000 rounds with 1,000 pods.
 fn growth() {
     let node = node(1000, true);
     let mut guard = Guard::default();
-    let mut look = |from: u64, to: u64| {
+    let mut run = |from: u64, to: u64| {
         for second in from..to {
-            let mut usage = join(&node.scene());
+            let mut usage = join(&node.input());
             guard.check(Duration::from_secs(second), &mut usage);
         }
     };
-    let start = resident();
-    look(0, 10);
-    let ten = resident();
-    look(10, 1000);
-    let thousand = resident();
-    println!("| resident at first | after 10 looks | after 1000 looks |");
+    let resident_kib = || process::resident_mib(std::process::id()) * 1024.0;
+    let start = resident_kib();
+    run(0, 10);
+    let ten = resident_kib();
+    run(10, 1000);
+    let thousand = resident_kib();
+    println!("| resident at the start | after 10 rounds | after 1,000 rounds |");
     println!("|---|---|---|");
-    println!("| {start} KiB | {ten} KiB | {thousand} KiB |");
+    println!("| {start:.0} KiB | {ten:.0} KiB | {thousand:.0} KiB |");
 }
 
-/// In KiB.
-fn resident() -> u64 {
-    let status = fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
-    let number = line.split_whitespace().nth(1).unwrap();
-    number.parse().unwrap()
-}
-
-fn at(times: &mut [Duration], percent: usize) -> Duration {
+fn percentile(times: &mut [Duration], percent: usize) -> Duration {
     times.sort_unstable();
-    let place = (times.len() * percent / 100).min(times.len() - 1);
-    times.get(place).copied().unwrap()
+    let index = (times.len() * percent / 100).min(times.len() - 1);
+    times.get(index).copied().unwrap()
 }

@@ -17,17 +17,19 @@ mod aggregator;
 #[expect(dead_code, reason = "other benchmarks use the rest")]
 #[path = "support/clients.rs"]
 mod clients;
+#[path = "support/inspect.rs"]
+mod inspect;
 #[expect(dead_code, reason = "other benchmarks use the rest")]
-#[path = "support/fleet_of.rs"]
-mod fleet_of;
+#[path = "support/node_status.rs"]
+mod node_status;
 #[expect(dead_code, reason = "other benchmarks use the rest")]
 #[path = "support/process.rs"]
 mod process;
-#[path = "support/simulated.rs"]
-mod simulated;
 #[expect(dead_code, reason = "other benchmarks use the rest")]
-#[path = "support/swarm.rs"]
-mod swarm;
+#[path = "support/simulated_agents.rs"]
+mod simulated_agents;
+#[path = "support/simulated_machine.rs"]
+mod simulated_machine;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -42,7 +44,7 @@ use tokio::task::JoinSet;
 
 use aggregator::{Aggregator, Listen, Serving, get};
 use clients::Client;
-use swarm::{Connect, Swarm, name};
+use simulated_agents::{Connect, SimulatedAgents, name};
 
 const AGENTS: usize = 1000;
 const VIEWERS: usize = 10;
@@ -51,22 +53,25 @@ const CHANGES_PER_SECOND: usize = 50;
 const SPAN: Duration = Duration::from_secs(20);
 
 fn main() {
-    let machine = fleet_of::inventory("H100_80GB_SXM", 0);
+    let machine = node_status::inventory("H100_80GB_SXM", 0);
     let runtime = Arc::new(Builder::new_current_thread().enable_all().build().unwrap());
     let clients = Arc::clone(&runtime);
     std::thread::spawn(move || clients.block_on(std::future::pending::<()>()));
     let _context = runtime.enter();
     let aggregator = Aggregator::start(&Serving::Plain, Listen::ANYWHERE);
-    let parts = fleet_of::parts(&machine);
-    let swarm = Arc::new(Swarm::start(AGENTS, &Connect::plain(aggregator.grpc), &parts));
-    swarm.in_sync();
-    println!("| {VIEWERS} viewers of | millicores | page loads per second | bytes of a page |\n|---|---|---|---|");
+    let parts = node_status::parts(&machine);
+    let agents = Arc::new(SimulatedAgents::start(AGENTS, &Connect::plain(aggregator.grpc), &parts));
+    agents.wait_until_in_sync();
+    println!(
+        "| {VIEWERS} viewers of | millicores | page loads per second | bytes of a page |\n|---|---|---|---|"
+    );
     measure("no page; no changes", &aggregator, &[]);
-    let variants = fleet_of::variants(&machine, 64);
-    let changes = tokio::spawn(change(swarm, variants));
+    let variants = node_status::variants(&machine, 64);
+    let changes = tokio::spawn(change(agents, variants));
     measure(&format!("no page; {CHANGES_PER_SECOND} changes/s"), &aggregator, &[]);
     let node = format!("/nodes/{}", name(42));
-    let pages = ["/", "/nodes", "/map?by=utilization", "/availability", "/layouts", "/teams", &node];
+    let pages =
+        ["/", "/nodes", "/map?by=utilization", "/availability", "/layouts", "/teams", &node];
     for page in pages {
         measure(&format!("`{page}`"), &aggregator, &[page]);
     }
@@ -111,8 +116,8 @@ async fn view(address: SocketAddr, page: String, loads: Arc<AtomicUsize>) {
     }
 }
 
-/// Reports changes of the processes of agents, each time of others.
-async fn change(swarm: Arc<Swarm>, variants: Vec<(u32, Parts)>) {
+/// Reports changes of processes, of different agents each time.
+async fn change(agents: Arc<SimulatedAgents>, variants: Vec<(u32, Parts)>) {
     let mut interval = tokio::time::interval(Duration::from_millis(100));
     let per_interval = CHANGES_PER_SECOND / 10;
     for round in 0_usize.. {
@@ -120,7 +125,7 @@ async fn change(swarm: Arc<Swarm>, variants: Vec<(u32, Parts)>) {
         for step in 0..per_interval {
             let number = round * per_interval + step;
             let (_, parts) = &variants[number / AGENTS % variants.len()];
-            swarm.say(number % AGENTS, parts.clone());
+            agents.report(number % AGENTS, parts.clone());
         }
     }
 }

@@ -14,11 +14,11 @@ cargo bench --locked --bench plan
 cargo bench --locked --bench agent -- "${1:-60}"
 cargo bench --locked --bench apply
 cargo bench --locked --bench cluster
-cargo bench --locked --bench followed
+cargo bench --locked --bench cluster_watcher
 cargo bench --locked -p octavo-pages --bench map
 cargo bench --locked --bench history
-cargo bench --locked --bench people
-cargo bench --locked --bench served
+cargo bench --locked --bench routers
+cargo bench --locked --bench cluster_requests
 cargo bench --locked --bench sharing
 cargo bench --locked --bench usage
 cargo bench --locked --bench viewers

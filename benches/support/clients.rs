@@ -1,6 +1,6 @@
-//! Clients that keep their connection and ask again as soon as they have their answer, on a thread of their own.
+//! HTTP clients with persistent connections, which send the next request as soon as they receive a response.
 //!
-//! Spoken by hand: as little as a client can do, so that what is measured is the server.
+//! They run on a separate thread and do as little work as possible, so that the measurement shows the server.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -15,18 +15,19 @@ use tokio::sync::Barrier;
 /// One connection.
 pub(crate) struct Client {
     stream: TcpStream,
-    /// What was read of the answer.
-    read: Vec<u8>,
+    /// Received bytes of the current response.
+    received: Vec<u8>,
 }
 
-/// What clients were answered.
-pub(crate) struct Answers {
-    /// Each answer's time, in milliseconds.
+/// Responses to all clients.
+pub(crate) struct Responses {
+    /// Response times in milliseconds.
     pub(crate) times: Vec<f64>,
-    /// Of the last answer, its head included.
+    /// Size of the last response with its headers.
     pub(crate) bytes: usize,
-    pub(crate) took: Duration,
-    /// Time of a processor that the clients' thread needed.
+    /// Duration of the measurement.
+    pub(crate) time: Duration,
+    /// CPU time of the clients' thread.
     pub(crate) cpu: Duration,
 }
 
@@ -34,65 +35,65 @@ impl Client {
     pub(crate) async fn connect(address: SocketAddr) -> Self {
         let stream = TcpStream::connect(address).await.unwrap();
         stream.set_nodelay(true).unwrap();
-        Self { stream, read: Vec::with_capacity(1 << 17) }
+        Self { stream, received: Vec::with_capacity(1 << 17) }
     }
 
-    /// The body of an answer that must be a good one; and its size with its head.
+    /// Returns the body of the response and its size with headers. The status must be 200.
     pub(crate) async fn get(&mut self, path: &str) -> (&[u8], usize) {
         let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
         self.stream.write_all(request.as_bytes()).await.unwrap();
-        self.read.clear();
+        self.received.clear();
         let head = loop {
-            self.more().await;
-            if let Some(end) = self.read.windows(4).position(|four| four == b"\r\n\r\n") {
+            self.receive().await;
+            if let Some(end) = self.received.windows(4).position(|bytes| bytes == b"\r\n\r\n") {
                 break end + 4;
             }
         };
-        let text = std::str::from_utf8(&self.read[..head]).unwrap();
+        let text = std::str::from_utf8(&self.received[..head]).unwrap();
         assert!(text.starts_with("HTTP/1.1 200 "), "{path}: {text}");
         let length = text.lines().find_map(|line| {
             let (name, value) = line.split_once(": ")?;
             name.eq_ignore_ascii_case("content-length").then(|| value.parse::<usize>().unwrap())
         });
         let end = head + length.unwrap();
-        while self.read.len() < end {
-            self.more().await;
+        while self.received.len() < end {
+            self.receive().await;
         }
-        (&self.read[head..end], end)
+        (&self.received[head..end], end)
     }
 
-    async fn more(&mut self) {
-        let count = self.stream.read_buf(&mut self.read).await.unwrap();
+    async fn receive(&mut self) {
+        let count = self.stream.read_buf(&mut self.received).await.unwrap();
         assert!(count > 0, "the aggregator closed a connection");
     }
 }
 
-/// So many clients ask for `paths`, one after the other, for a while. With a `pause` each waits so long between two questions, and
-/// they do not all ask at once.
-pub(crate) fn ask(
+/// Measures `count` clients that request `paths` in turn for `span`. With a `pause`, each client waits between requests, and the
+/// clients do not start at the same time.
+pub(crate) fn measure(
     address: SocketAddr,
     paths: &[&str],
     count: usize,
     span: Duration,
     pause: Option<Duration>,
-) -> Answers {
+) -> Responses {
     let paths: Arc<[String]> = paths.iter().map(|&path| path.to_owned()).collect();
-    let asking = move || {
+    let run = move || {
         let runtime = Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(all(address, &paths, count, span, pause))
+        runtime.block_on(run_clients(address, &paths, count, span, pause))
     };
     let thread = thread::Builder::new().name("clients".to_owned());
-    thread.spawn(asking).unwrap().join().unwrap()
+    thread.spawn(run).unwrap().join().unwrap()
 }
 
-async fn all(
+async fn run_clients(
     address: SocketAddr,
     paths: &Arc<[String]>,
     count: usize,
     span: Duration,
     pause: Option<Duration>,
-) -> Answers {
-    // The first answer is made of all there is.
+) -> Responses {
+    // The first request calculates the response; it is not measured.
     let mut first = Client::connect(address).await;
     for path in paths.iter() {
         first.get(path).await;
@@ -106,18 +107,18 @@ async fn all(
                 connected.wait().await;
                 let start = Instant::now();
                 if let Some(pause) = pause {
-                    let share = f64::from(u32::try_from(number).unwrap());
-                    let of = f64::from(u32::try_from(count).unwrap());
-                    tokio::time::sleep(pause.mul_f64(share / of)).await;
+                    let number = f64::from(u32::try_from(number).unwrap());
+                    let count = f64::from(u32::try_from(count).unwrap());
+                    tokio::time::sleep(pause.mul_f64(number / count)).await;
                 }
                 let (mut times, mut bytes) = (Vec::new(), 0);
                 for path in paths.iter().cycle().skip(number % paths.len()) {
                     if start.elapsed() >= span {
                         break;
                     }
-                    let began = Instant::now();
+                    let sent = Instant::now();
                     bytes = client.get(path).await.1;
-                    times.push(began.elapsed().as_secs_f64() * 1e3);
+                    times.push(sent.elapsed().as_secs_f64() * 1e3);
                     if let Some(pause) = pause {
                         tokio::time::sleep(pause).await;
                     }
@@ -126,18 +127,19 @@ async fn all(
             })
         })
         .collect();
-    let (start, began) = (Instant::now(), own_cpu());
+    let (start, cpu) = (Instant::now(), thread_cpu_time());
     let (mut times, mut bytes) = (Vec::new(), 0);
     for client in clients {
-        let (some, size) = client.await.unwrap();
-        times.extend(some);
+        let (client_times, size) = client.await.unwrap();
+        times.extend(client_times);
         bytes = size;
     }
-    Answers { times, bytes, took: start.elapsed(), cpu: own_cpu().saturating_sub(began) }
+    let cpu = thread_cpu_time().saturating_sub(cpu);
+    Responses { times, bytes, time: start.elapsed(), cpu }
 }
 
-/// Of this thread until now.
-fn own_cpu() -> Duration {
+/// CPU time of this thread.
+fn thread_cpu_time() -> Duration {
     let text = fs::read_to_string("/proc/thread-self/schedstat").unwrap();
     Duration::from_nanos(text.split_whitespace().next().unwrap().parse().unwrap())
 }

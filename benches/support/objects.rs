@@ -1,21 +1,21 @@
-//! Nodes and pods as large as real ones are.
+//! Nodes and pods of realistic size.
 
 use serde_json::{Value, json};
 
-/// Nodes that pods are spread over.
+/// Number of nodes.
 pub(crate) const NODES: usize = 1000;
 
-/// A pod of a job that trains, as one looks with a few variables and volumes.
+/// Returns a pod of a training job with environment variables and volumes.
 pub(crate) fn pod(number: usize, version: usize) -> Value {
     let team = number % 40;
     let managed = |manager: &str| {
         let fields: serde_json::Map<String, Value> = (0..24)
-            .map(|one| (format!("f:field-{one}"), json!({"f:name": {}, "f:value": {}})))
+            .map(|field| (format!("f:field-{field}"), json!({"f:name": {}, "f:value": {}})))
             .collect();
         json!({"manager": manager, "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1", "fieldsV1": {"f:spec": fields}})
     };
     let variables: Vec<Value> = (0..20)
-        .map(|one| json!({"name": format!("VARIABLE_{one}"), "value": format!("a value of some length {one}")}))
+        .map(|number| json!({"name": format!("VARIABLE_{number}"), "value": format!("a value of some length {number}")}))
         .collect();
     json!({
         "metadata": {
@@ -46,26 +46,28 @@ pub(crate) fn pod(number: usize, version: usize) -> Value {
         },
         "status": {
             "phase": "Running", "startTime": "2026-11-01T00:00:10Z",
-            "conditions": (["Initialized", "Ready", "ContainersReady", "PodScheduled"].map(|one| json!({"type": one, "status": "True", "lastTransitionTime": "2026-11-01T00:00:10Z"}))),
+            "conditions": (["Initialized", "Ready", "ContainersReady", "PodScheduled"].map(|condition| json!({"type": condition, "status": "True", "lastTransitionTime": "2026-11-01T00:00:10Z"}))),
             "containerStatuses": [{"name": "train", "ready": true, "restartCount": 0, "image": "x".repeat(80), "imageID": "y".repeat(120), "containerID": "z".repeat(80)}],
         },
     })
 }
 
-/// A node with eight GPUs and the labels that NFD, the GPU Operator and Octavo give it.
+/// Returns a node with eight GPUs and the labels of NFD, the GPU Operator and Octavo.
 pub(crate) fn node(number: usize) -> Value {
     let mut labels: serde_json::Map<String, Value> = (0..80)
-        .map(|one| (format!("feature.node.kubernetes.io/cpu-cpuid.FEATURE{one}"), json!("true")))
+        .map(|number| {
+            (format!("feature.node.kubernetes.io/cpu-cpuid.FEATURE{number}"), json!("true"))
+        })
         .collect();
     labels.insert("octavo.dev/type".to_owned(), json!("nvidia-h100-80gb"));
-    let has = json!({"cpu": "192", "memory": "2113411308Ki", "ephemeral-storage": "900Gi", "hugepages-2Mi": "0", "nvidia.com/gpu": "8", "pods": "110"});
+    let resources = json!({"cpu": "192", "memory": "2113411308Ki", "ephemeral-storage": "900Gi", "hugepages-2Mi": "0", "nvidia.com/gpu": "8", "pods": "110"});
     json!({
         "metadata": {"name": format!("node-{number}"), "resourceVersion": "1", "labels": labels, "annotations": {"a": "x".repeat(400)}},
         "spec": {"podCIDR": "10.0.0.0/24", "taints": [{"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}]},
         "status": {
-            "capacity": has, "allocatable": has,
-            "conditions": (["MemoryPressure", "DiskPressure", "PIDPressure", "Ready"].map(|one| json!({"type": one, "status": if one == "Ready" { "True" } else { "False" }}))),
-            "images": (0..50).map(|one| json!({"names": [format!("registry.example.com/image-{one}@sha256:{}", "0".repeat(64))], "sizeBytes": 100_000_000})).collect::<Vec<Value>>(),
+            "capacity": resources, "allocatable": resources,
+            "conditions": (["MemoryPressure", "DiskPressure", "PIDPressure", "Ready"].map(|condition| json!({"type": condition, "status": if condition == "Ready" { "True" } else { "False" }}))),
+            "images": (0..50).map(|image| json!({"names": [format!("registry.example.com/image-{image}@sha256:{}", "0".repeat(64))], "sizeBytes": 100_000_000})).collect::<Vec<Value>>(),
         },
     })
 }

@@ -7,7 +7,7 @@
     clippy::disallowed_methods,
     clippy::panic,
     clippy::indexing_slicing,
-    reason = "a test says what went wrong by panicking, and hands its environment to the programs it starts"
+    reason = "a test reports errors by panicking, and passes its environment to the programs that it starts"
 )]
 
 mod cluster;
@@ -17,7 +17,7 @@ mod pages;
 mod pod_resources;
 mod release;
 mod requests;
-#[expect(dead_code, reason = "`it` needs more of it")]
+#[expect(dead_code, reason = "the tests in `it` use the rest")]
 #[path = "../support/mod.rs"]
 mod support;
 mod troubleshooting;

@@ -24,7 +24,7 @@ type Allocation = (String, String, String);
 
 /// Stopped when dropped.
 pub(crate) struct Kubelet {
-    given: Arc<Mutex<Vec<Allocation>>>,
+    allocations: Arc<Mutex<Vec<Allocation>>>,
     _stop: oneshot::Sender<()>,
 }
 
@@ -36,8 +36,8 @@ impl PodResourcesLister for PodLister {
         &self,
         _: Request<ListPodResourcesRequest>,
     ) -> Result<Response<ListPodResourcesResponse>, Status> {
-        let given = self.0.lock().unwrap().clone();
-        let pods = given.into_iter().map(|(namespace, name, device)| {
+        let allocations = self.0.lock().unwrap().clone();
+        let pods = allocations.into_iter().map(|(namespace, name, device)| {
             let devices = vec![ContainerDevices {
                 resource_name: "nvidia.com/mig-3g.20gb".to_owned(),
                 device_ids: vec![device],
@@ -58,8 +58,8 @@ impl Kubelet {
     pub(crate) fn start(node: &Node) -> Self {
         let path = node.kubelet();
         fs::create_dir_all(path.parent().unwrap()).unwrap();
-        let given = Arc::new(Mutex::new(Vec::new()));
-        let lister = PodResourcesListerServer::new(PodLister(Arc::clone(&given)));
+        let allocations = Arc::new(Mutex::new(Vec::new()));
+        let lister = PodResourcesListerServer::new(PodLister(Arc::clone(&allocations)));
         let (stop, stopped) = oneshot::channel::<()>();
         let (sender, listening) = std::sync::mpsc::channel();
         thread::spawn(move || {
@@ -77,18 +77,18 @@ impl Kubelet {
             });
         });
         listening.recv_timeout(TIME_LIMIT).unwrap();
-        Self { given, _stop: stop }
+        Self { allocations, _stop: stop }
     }
 
     /// Allocates a partition to a pod.
     pub(crate) fn give(&self, namespace: &str, pod: &str, device: &str) {
-        let given = (namespace.to_owned(), pod.to_owned(), device.to_owned());
-        self.given.lock().unwrap().push(given);
+        let allocation = (namespace.to_owned(), pod.to_owned(), device.to_owned());
+        self.allocations.lock().unwrap().push(allocation);
     }
 
     /// Removes a pod.
     pub(crate) fn ended(&self, pod: &str) {
-        let mut given = self.given.lock().unwrap();
-        given.retain(|(_, name, _)| name != pod);
+        let mut allocations = self.allocations.lock().unwrap();
+        allocations.retain(|(_, name, _)| name != pod);
     }
 }

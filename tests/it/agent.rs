@@ -117,7 +117,7 @@ fn late_replaced_and_lost_drivers_are_detected_without_restart() {
 
     machine.install_driver();
     let line = agent.expect_log("nvml: ready driver=570.133.20");
-    assert!(!line.contains("reason="), "it was never away: {line}");
+    assert!(!line.contains("reason="), "a driver that was never lost has a reason: {line}");
     agent.expect_log("labels published");
     assert!(has(&labels(&machine), "octavo.dev/driver=570.133.20"));
 

@@ -70,9 +70,9 @@ fn units() -> Vec<Unit> {
 
 /// Creates a container with these units and returns the output.
 fn runtime(directory: &Path, units: &[Unit]) -> Output {
-    let given = inject(units, &BTreeSet::from([InjectionMethod::Cdi]), &files()).unwrap();
+    let injection = inject(units, &BTreeSet::from([InjectionMethod::Cdi]), &files()).unwrap();
     let mut runtime = Command::new(RUNTIME.build());
-    runtime.arg(directory).args(given.cdi).finish()
+    runtime.arg(directory).args(injection.cdi).finish()
 }
 
 #[track_caller]

@@ -220,7 +220,7 @@ async fn placement_chosen_by_the_driver_is_reported() {
     let Ok(CallResult::Created { placement, .. }) =
         make_one(&handle, gpu_instance(THREE, 0, 4)).await
     else {
-        panic!("it is made");
+        panic!("the instance is not created");
     };
     assert_eq!(placement, Placement { start: 4, size: 4 });
     assert_eq!(real(&machine), [(THREE, 4, vec![])]);

@@ -16,9 +16,9 @@ use crate::manifests::{compare, names};
 #[test]
 fn chart_requests_exactly_the_listed_privileges_for_any_values() {
     let list = List::read();
-    assert_eq!(all_values(), names(list::CHART), "all values have their list");
+    assert_eq!(all_values(), names(list::CHART), "each values file has a list");
     compare(&list, list::CHART, |requested| render(&values(requested.name)));
-    assert_eq!(list.unused(), Vec::<&String>::new(), "needed by nothing");
+    assert_eq!(list.unused(), Vec::<&String>::new(), "unused lists");
 }
 
 #[test]

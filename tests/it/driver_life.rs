@@ -334,7 +334,7 @@ fn logged(log: &str) -> BTreeMap<String, usize> {
 #[tokio::test]
 #[expect(
     clippy::disallowed_methods,
-    reason = "the test that starts this one has no other way to tell it"
+    reason = "the test that starts this process passes its input in the environment"
 )]
 async fn reads_on_request() {
     let (Ok(library), Ok(readings)) =

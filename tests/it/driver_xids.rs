@@ -63,7 +63,7 @@ async fn xid_is_reported_with_its_device_and_number() {
     machine.change(|world| world.xid(Slot(5), 79, None));
     let expected = xid(&machine, 5, 79);
     assert_eq!(received_until(&handle, expected).await, [expected]);
-    assert_eq!(handle.xids(), [], "each is told once");
+    assert_eq!(handle.xids(), [], "an Xid is returned twice");
 }
 
 #[tokio::test]
@@ -102,7 +102,7 @@ async fn every_xid_consumer_receives_all_xids() {
     received_until(&handle, first).await;
     let late = handle.clone();
     assert_eq!(other.xids(), [first]);
-    assert_eq!(late.xids(), [], "it was told already when this was made");
+    assert_eq!(late.xids(), [], "a new handle returns an earlier Xid");
     machine.change(|world| world.xid(Slot(0), 48, None));
     for taker in [handle, other, late] {
         assert_eq!(received_until(&taker, first).await, [first]);
@@ -227,5 +227,5 @@ fn agent_survives_ten_thousand_xids_and_reports_the_last() {
     assert!(second < first + 8192, "{first} KiB, then {second} KiB");
     let lines = agent.kill();
     let shown = lines.iter().filter(|line| line.contains("Xid error reported"));
-    assert!(shown.count() <= 42, "each kind once: {lines:#?}");
+    assert!(shown.count() <= 42, "a kind is logged twice: {lines:#?}");
 }

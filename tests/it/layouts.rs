@@ -87,7 +87,7 @@ fn mutated_inputs_cause_no_panic_lost_location_or_changed_output() {
     let mut fuzzer = fuzz::Fuzzer::new(1);
     for _ in 0..2_000 {
         if let Err(input) = fuzzer.step() {
-            panic!("does not hold: {input:?}");
+            panic!("property violated: {input:?}");
         }
     }
     assert!(fuzzer.accepted > 50, "{}", fuzzer.accepted);
@@ -159,7 +159,7 @@ fn describe_targets(targets: &Targets, machine: &Inventory, reported: &mut Vec<S
                 Ok(Feasibility::Feasible) => {
                     reported.push(format!("{name}: MIG on, {}", words.list(instances)));
                 }
-                Ok(Feasibility::Unknown) => reported.push(format!("{name}: cannot be told")),
+                Ok(Feasibility::Unknown) => reported.push(format!("{name}: unknown")),
                 Err(infeasible) => {
                     verdict = Verdict::Error;
                     let nearest = words.alternatives(&infeasible).join(" | ");

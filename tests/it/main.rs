@@ -4,7 +4,7 @@
     clippy::disallowed_methods,
     clippy::panic,
     clippy::indexing_slicing,
-    reason = "a test says what went wrong by panicking, and hands its environment to the programs it starts"
+    reason = "a test reports errors by panicking, and passes its environment to the programs that it starts"
 )]
 
 mod agent;

@@ -63,7 +63,7 @@ async fn unanswered_query_makes_no_label_wrong() {
                                 assert_eq!(
                                     Some(value),
                                     truth.get(key),
-                                    "{key} of {gpus} when {call} says {refusal}{times}"
+                                    "{key} of {gpus} when {call} returns {refusal}{times}"
                                 );
                             }
                         }
@@ -71,7 +71,7 @@ async fn unanswered_query_makes_no_label_wrong() {
                 }
             }
         }
-        assert!(missing > 0, "no fault was felt: {gpus}");
+        assert!(missing > 0, "no fault had an effect: {gpus}");
         machine.faults("[]\n");
         assert_eq!(labels(&*handle.observe().await), truth, "{gpus}");
     }

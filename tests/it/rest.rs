@@ -60,10 +60,15 @@ impl Aggregator {
     }
 
     /// Posts a document as a reader with this visibility.
-    pub(crate) async fn post_as(&self, sight: Visibility, path: &str, document: &str) -> Answer {
+    pub(crate) async fn post_as(
+        &self,
+        visibility: Visibility,
+        path: &str,
+        document: &str,
+    ) -> Answer {
         let request = Request::post(path).header("content-type", "application/json");
         let mut request = request.body(Body::from(document.to_owned())).unwrap();
-        request.extensions_mut().insert(sight);
+        request.extensions_mut().insert(visibility);
         Self::of_router(&self.ungated, request).await
     }
 

@@ -20,7 +20,7 @@ fn missing_line_is_reported_with_what_was_printed() {
 
 #[test]
 fn watched_test_is_registered_until_its_thread_ends() {
-    let name = "patience::example";
+    let name = "time_limits::example";
     let is_registered = move || RUNNING.lock().unwrap().contains_key(name);
     let test = thread::Builder::new().name(name.to_owned());
     let test = test.spawn(move || {

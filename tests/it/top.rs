@@ -131,7 +131,7 @@ fn usage() -> Usage {
             temperature_celsius: None,
             units: vec![unit],
         }],
-        missing: vec!["utilisation is not told".to_owned()],
+        missing: vec!["utilization is not reported".to_owned()],
         ..Usage::default()
     }
 }
@@ -153,7 +153,7 @@ async fn node_usage_is_read_through_agent_socket() {
     assert!(error.contains("kubectl exec -n octavo-system"), "{error}");
 
     let (_known, known) = watch::channel(Arc::new(usage()));
-    let desk = control_socket::listen(directory.path(), Some(known)).unwrap();
+    let socket = control_socket::listen(directory.path(), Some(known)).unwrap();
     let output = run(&here(directory.path(), &[])).await;
     let node = nix::unistd::gethostname().unwrap().into_string().unwrap();
     let rows: Vec<Vec<&str>> = printed(&output)
@@ -177,11 +177,11 @@ async fn node_usage_is_read_through_agent_socket() {
             [&node, "GPU 0", "-", "(no pod: pid 4711)", "-", "-", "500 MiB", "1% of 40 GiB", "-"],
         ]
     );
-    assert_eq!(reported(&output.stderr), "note: utilisation is not told\n");
+    assert_eq!(reported(&output.stderr), "note: utilization is not reported\n");
     let output = run(&here(directory.path(), &["--pod", "notebook-0", "-o", "json"])).await;
     let list: serde_json::Value = serde_json::from_str(printed(&output)).unwrap();
     assert_eq!(list["items"].as_array().unwrap().len(), 1);
-    drop(desk);
+    drop(socket);
 
     let other = tempfile::tempdir().unwrap();
     let _store = control_socket::listen(other.path(), None).unwrap();

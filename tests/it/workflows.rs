@@ -77,7 +77,7 @@ fn release_workflow_runs_the_release_script_with_the_pushed_version() {
 #[test]
 fn only_the_publishing_job_can_write() {
     let workflow = read("release.yml");
-    assert_eq!(workflow["permissions"], serde_json::json!({}), "of jobs without their own");
+    assert_eq!(workflow["permissions"], serde_json::json!({}), "default permissions of jobs");
     let jobs = workflow["jobs"].as_object().unwrap();
     for (name, job) in jobs {
         let permissions = job["permissions"].as_object().unwrap();

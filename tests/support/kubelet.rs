@@ -215,7 +215,7 @@ impl Kubelet {
         let ended =
             self.state.updates.wait_timeout_while(known, TIME_LIMIT, |known| !wanted(known));
         let (known, over) = ended.unwrap();
-        assert!(!over.timed_out(), "{what} never came; it knows {known:#?}");
+        assert!(!over.timed_out(), "{what}: not within the time limit; last state: {known:#?}");
     }
 
     /// Waits until exactly these ids are healthy.
@@ -317,8 +317,8 @@ impl KubeletRecords {
     }
 
     fn free(&self, resource: &str) -> Vec<String> {
-        let given: BTreeSet<&String> = self.pods.iter().flat_map(|pod| &pod.ids).collect();
-        let free = self.healthy(resource).filter(|id| !given.contains(id));
+        let allocated: BTreeSet<&String> = self.pods.iter().flat_map(|pod| &pod.ids).collect();
+        let free = self.healthy(resource).filter(|id| !allocated.contains(id));
         free.cloned().collect()
     }
 }

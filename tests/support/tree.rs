@@ -22,7 +22,7 @@ pub(crate) fn write_tree(root: &Path, text: &str) {
         } else if let Some(directory) = line.strip_suffix('/') {
             fs::create_dir_all(root.join(directory)).unwrap();
         } else {
-            panic!("{line:?} is no entry of a tree");
+            panic!("{line:?} is not an entry of a tree");
         }
     }
 }

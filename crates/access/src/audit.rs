@@ -174,7 +174,7 @@ mod tests {
         let start = Instant::now();
         let admitted = (0..100).filter_map(|_| limiter.admit("ada", start));
         assert_eq!(admitted.collect::<Vec<_>>(), vec![0; 10]);
-        assert_eq!(limiter.admit("bob", start), Some(0), "others are told of");
+        assert_eq!(limiter.admit("bob", start), Some(0), "refusals of other users are logged");
         assert_eq!(limiter.admit("ada", start + RATE_INTERVAL), Some(90));
         assert_eq!(limiter.admit("ada", start + RATE_INTERVAL), Some(0));
     }

@@ -324,7 +324,7 @@ mod tests {
         cache.insert(key(2), "two", at(30));
         cache.insert(key(3), "three", at(40));
         cache.insert(key(4), "four", at(50));
-        assert_eq!(cache.get(&key(1), at(50)), None, "it was the oldest");
+        assert_eq!(cache.get(&key(1), at(50)), None, "the oldest entry is retained");
         assert_eq!(cache.get(&key(2), at(50)), Some("two"));
         // A second insertion renews the entry, and expiry of the first one does not remove it.
         cache.insert(key(2), "again", at(80));

@@ -368,7 +368,7 @@ mod tests {
         let whole = fs::read(&path).unwrap();
         fs::write(&path, &whole[..whole.len() / 2]).unwrap();
         let JournalState::Unreadable { path: copy, reason } = store.journal().unwrap() else {
-            panic!("it is torn");
+            panic!("an incomplete journal is readable");
         };
         assert!(reason.to_string().contains("incomplete or corrupted"), "{reason}");
         assert_eq!(fs::read(copy).unwrap(), whole[..whole.len() / 2]);
@@ -381,14 +381,14 @@ mod tests {
         let store = Store::open(directory.path(), "command").unwrap();
         fs::write(directory.path().join("journal"), "octavo-journal 1 9 0\n").unwrap();
         let [message] = &interrupted(directory.path()).unreadable[..] else {
-            panic!("it cannot be read");
+            panic!("an unreadable journal is not reported");
         };
         assert!(message.contains("incomplete or corrupted"), "{message}");
         assert!(matches!(store.journal().unwrap(), JournalState::Unreadable { .. }));
         store.write_journal(&record()).unwrap();
         store.clear().unwrap();
         let [message] = &interrupted(directory.path()).unreadable[..] else {
-            panic!("it is kept");
+            panic!("the unreadable journal is not retained");
         };
         assert!(message.contains("journal.unreadable"), "{message}");
         assert_eq!(store.unreadable().len(), 1);

@@ -128,7 +128,7 @@ mod tests {
 
     #[test]
     fn hook_that_would_never_run_is_an_error() {
-        for (text, says) in [
+        for (text, expected) in [
             ("version: v2\nhooks: {}", "version \"v2\""),
             ("version: v1\nhooks: {pre-aply-mode: []}", "pre-aply-mode"),
             ("version: v1\nhook: {}", "hook"),
@@ -138,7 +138,7 @@ mod tests {
             ("version: v1\nhooks: {apply-exit: [], apply-exit: []}", "apply-exit"),
         ] {
             let error = Hooks::parse(text).unwrap_err().to_string();
-            assert!(error.contains(says), "{text}: {error}");
+            assert!(error.contains(expected), "{text}: {error}");
         }
     }
 }

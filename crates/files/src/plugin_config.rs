@@ -46,7 +46,7 @@ pub enum PluginConfigError {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Document {
-    #[expect(dead_code, reason = "compared with what we write, as all of the text")]
+    #[expect(dead_code, reason = "the whole text is compared with the written text")]
     version: String,
     flags: Flags,
     sharing: Sharing,

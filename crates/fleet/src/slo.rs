@@ -466,8 +466,8 @@ mod tests {
             row("A100 80GB", 2, 4.0, 250.0),
             row("A100 80GB", 1, 4.0, 400.0),
         ];
-        let judged = evaluate(&rows, &wanted(), Some(&price_book()));
-        let results: Vec<_> = judged
+        let evaluated = evaluate(&rows, &wanted(), Some(&price_book()));
+        let results: Vec<_> = evaluated
             .iter()
             .map(|one| (one.row, one.replicas, one.per_hour.map(|price| price.to_string())))
             .collect();
@@ -476,8 +476,8 @@ mod tests {
             results,
             [(0, Some(2), some("8")), (1, Some(3), some("9.00")), (2, Some(3), some("4.50"))]
         );
-        assert!(judged[0].misses.is_empty() && judged[1].misses.is_empty());
-        assert_eq!(judged[2].misses, ["ttft_p90 is 400, above the limit of 300"]);
+        assert!(evaluated[0].misses.is_empty() && evaluated[1].misses.is_empty());
+        assert_eq!(evaluated[2].misses, ["ttft_p90 is 400, above the limit of 300"]);
     }
 
     #[test]
@@ -487,8 +487,8 @@ mod tests {
             row("H100", 1, 20.0, 100.0),
             row("H20O", 1, 20.0, 100.0),
         ];
-        let judged = evaluate(&rows, &wanted(), None);
-        let of = |at| judged.iter().find(|one| one.row == at).unwrap();
+        let evaluated = evaluate(&rows, &wanted(), None);
+        let of = |at| evaluated.iter().find(|one| one.row == at).unwrap();
         assert!(of(0).misses[0].starts_with("unknown hardware"), "{:?}", of(0));
         let types = &of(1).types;
         assert!(types.len() > 1 && of(1).misses.is_empty(), "{types:?}");
@@ -502,9 +502,9 @@ mod tests {
         bare.more.clear();
         let objectives =
             Objectives { price_at_most_per_hour: Some("5".parse().unwrap()), ..wanted() };
-        let judged = evaluate(&[bare], &objectives, Some(&price_book()));
+        let evaluated = evaluate(&[bare], &objectives, Some(&price_book()));
         assert_eq!(
-            judged[0].misses,
+            evaluated[0].misses,
             [
                 "its throughput was not measured",
                 "ttft_p90 was not measured",
@@ -523,13 +523,13 @@ mod tests {
             rows in prop::collection::vec((prop::sample::select(vec!["H200", "A100 80GB", "x"]), 1..9_u32, 0.1..50.0_f64, 1.0..600.0_f64), 0..20),
         ) {
             let rows: Vec<MeasuredRow> = rows.into_iter().map(|(name, count, rps, ttft)| row(name, count, rps, ttft)).collect();
-            let judged = evaluate(&rows, &wanted(), Some(&price_book()));
-            let mut places: Vec<usize> = judged.iter().map(|one| one.row).collect();
+            let evaluated = evaluate(&rows, &wanted(), Some(&price_book()));
+            let mut places: Vec<usize> = evaluated.iter().map(|one| one.row).collect();
             places.sort_unstable();
             prop_assert_eq!(places, (0..rows.len()).collect::<Vec<_>>());
-            let flags: Vec<bool> = judged.iter().map(|one| !one.misses.is_empty()).collect();
+            let flags: Vec<bool> = evaluated.iter().map(|one| !one.misses.is_empty()).collect();
             prop_assert!(flags.is_sorted());
-            for one in judged.iter().filter(|one| one.misses.is_empty()) {
+            for one in evaluated.iter().filter(|one| one.misses.is_empty()) {
                 let row = &rows[one.row];
                 prop_assert!(row.figure("ttft_p90").unwrap() <= 300.0);
                 let replicas = f64::from(one.replicas.unwrap());

@@ -133,8 +133,8 @@ impl UsageRow {
 
     /// Fair share of memory, summed over all allocated IDs.
     pub fn total_fair_share(&self) -> Option<Mebibytes> {
-        let given = u64::try_from(self.tenant.ids.len()).unwrap_or(u64::MAX);
-        let share = self.fair_share?.get().saturating_mul(given.max(1));
+        let allocated = u64::try_from(self.tenant.ids.len()).unwrap_or(u64::MAX);
+        let share = self.fair_share?.get().saturating_mul(allocated.max(1));
         Some(Mebibytes::new(share))
     }
 

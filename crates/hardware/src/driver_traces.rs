@@ -233,9 +233,9 @@ mod tests {
             fs::create_dir_all(at(path)).unwrap();
         }
         let read = || installed_modules(&at("modules"), &at("proc"));
-        assert_eq!(read(), None, "the kernel's release is not told");
+        assert_eq!(read(), None, "the release of the kernel is unknown");
         fs::write(at("proc/sys/kernel/osrelease"), "6.1.0\n").unwrap();
-        assert_eq!(read(), None, "it has no list");
+        assert_eq!(read(), None, "the release has no list of modules");
         let list = "updates/dkms/neuron.ko.zst:\nkernel/drivers/vfio/vfio-pci.ko: a.ko\nkernel/fs/ext4.ko:\nodd\n";
         fs::write(at("modules/6.1.0/modules.dep"), list).unwrap();
         fs::write(at("modules/6.2.0/modules.dep"), "extra/nvidia.ko:\n").unwrap();
@@ -243,7 +243,7 @@ mod tests {
         assert_eq!(found.modules, ["neuron", "vfio_pci"].map(str::to_owned).into());
         assert!(found.place.ends_with("modules/6.1.0/modules.dep"));
         fs::write(at("proc/sys/kernel/osrelease"), "../../etc").unwrap();
-        assert_eq!(read(), None, "it is no name of a folder");
+        assert_eq!(read(), None, "the release is not the name of a directory");
     }
 
     #[test]

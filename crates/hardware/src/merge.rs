@@ -250,7 +250,7 @@ mod tests {
 
     #[test]
     fn amd_device_uses_amdgpu_values() {
-        let devices = merged(&[amd(Some(196_592))], vec![], &["somebody else's trouble"]);
+        let devices = merged(&[amd(Some(196_592))], vec![], &["an unrelated issue"]);
         let [device, _of_nvml] = devices.as_slice() else {
             panic!("{devices:?}");
         };

@@ -275,7 +275,7 @@ fn growth_beyond_the_limit_removes_the_youngest_history() {
     let status = history.status();
     assert!(status.bytes <= 12_000 && status.series < 6, "{status:?}");
     assert_eq!(status.series + status.omitted_series, 6);
-    assert_eq!(history.of_node(&node(0))[0].0, key(0), "the oldest one stays");
+    assert_eq!(history.of_node(&node(0))[0].0, key(0), "the oldest series is omitted");
 }
 
 #[test]

@@ -76,7 +76,7 @@ impl LeaseHolder {
         let (until, lead) = watch::channel(None);
         // A restarted program needs a new identity, because the last request of its predecessor may still be in flight.
         let me = format!("{who}_{:016x}", random());
-        let keeper = Self {
+        let holder = Self {
             leases: Api::namespaced(client, namespace),
             name: name.to_owned(),
             namespace: namespace.to_owned(),
@@ -87,7 +87,7 @@ impl LeaseHolder {
             was_held: false,
             error: None,
         };
-        (LeadershipHandle { until: lead }, keeper)
+        (LeadershipHandle { until: lead }, holder)
     }
 
     /// Acquires and renews the Lease until `stop` is set, then releases it.
@@ -345,17 +345,17 @@ mod tests {
             async move { Ok::<_, Infallible>(server.answer(request).await) }
         });
         let client = Client::new(service, "default");
-        let (mut lead, keeper) =
+        let (mut lead, holder) =
             LeaseHolder::new(client, ("octavo-system", "octavo-aggregator"), "me");
         let (stop, stopped) = watch::channel(false);
-        let keeper = tokio::spawn(keeper.run(stopped));
+        let holder = tokio::spawn(holder.run(stopped));
         let a_while = Duration::from_mins(5);
         let held = timeout(a_while, lead.changed()).await.unwrap();
         assert!(held && lead.until().is_some());
         timeout(a_while, server.renewed.notified()).await.unwrap();
         assert!(server.holder().is_string());
         stop.send_replace(true);
-        keeper.await.unwrap();
+        holder.await.unwrap();
         assert_eq!(server.holder(), Value::Null);
         assert_eq!(lead.until(), None);
     }

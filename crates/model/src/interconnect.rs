@@ -152,7 +152,7 @@ fn components(linked: &[u64]) -> Vec<u64> {
         loop {
             let wider = bits(members)
                 .filter_map(|node| linked.get(node))
-                .fold(members, |all, neighbours| all | neighbours);
+                .fold(members, |all, neighbors| all | neighbors);
             if wider == members {
                 break;
             }
@@ -190,8 +190,8 @@ fn bits(set: u64) -> impl Iterator<Item = usize> {
 fn expand(linked: &[u64], candidates: u64, size: usize, best: &mut usize) {
     *best = size.max(*best);
     let mut left = candidates;
-    for (node, colours) in colored(linked, candidates).into_iter().rev() {
-        if size + colours <= *best {
+    for (node, colors) in colored(linked, candidates).into_iter().rev() {
+        if size + colors <= *best {
             return;
         }
         left &= !(1 << node);
@@ -203,15 +203,15 @@ fn expand(linked: &[u64], candidates: u64, size: usize, best: &mut usize) {
 fn colored(linked: &[u64], candidates: u64) -> Vec<(usize, usize)> {
     let mut order = Vec::new();
     let mut left = candidates;
-    let mut colours = 0;
+    let mut colors = 0;
     while left != 0 {
-        colours += 1;
+        colors += 1;
         let mut open = left;
         while open != 0 {
             let node = open.trailing_zeros() as usize;
             open &= !(1 << node) & !neighbors(linked, node);
             left &= !(1 << node);
-            order.push((node, colours));
+            order.push((node, colors));
         }
     }
     order
@@ -242,7 +242,7 @@ fn amd_interconnect(devices: &[Device]) -> Option<Interconnect> {
         return None;
     }
     let linked: Vec<u64> = (0..nodes.len()).map(|at| hive_members(&nodes, at)).collect();
-    let kind = if linked.iter().any(|neighbours| *neighbours != 0) {
+    let kind = if linked.iter().any(|neighbors| *neighbors != 0) {
         InterconnectKind::Xgmi
     } else {
         let is_complete =

@@ -92,8 +92,8 @@ impl PodAnnotations {
     /// The changes that a pod with these annotations needs; empty if it is up to date.
     pub fn changes(&self, has: &Annotations) -> Changes {
         let differing = KEYS.into_iter().filter_map(|key| {
-            let shall = self.0.get(key);
-            (shall != has.get(key)).then(|| (key, shall.cloned()))
+            let desired = self.0.get(key);
+            (desired != has.get(key)).then(|| (key, desired.cloned()))
         });
         differing.collect()
     }
@@ -111,21 +111,22 @@ fn common_value<'a>(values: impl Iterator<Item = &'a str>) -> Option<String> {
 ///
 /// Tenants without an allocation are not charged, and tenants without a name cannot be found; both are left out.
 pub fn claims(usage: &Usage, types: &BTreeMap<PciAddress, TypeName>) -> Claims {
-    let mut given: BTreeMap<PodKey, (BTreeSet<AllocatedPart>, BTreeSet<String>)> = BTreeMap::new();
+    let mut allocated: BTreeMap<PodKey, (BTreeSet<AllocatedPart>, BTreeSet<String>)> =
+        BTreeMap::new();
     for device in &usage.devices {
         for unit in &device.units {
             for tenant in unit.tenants.iter().filter(|tenant| !tenant.ids.is_empty()) {
                 let Some(place) = place(tenant) else { continue };
-                if given.len() >= MAX_PODS_PER_NODE && !given.contains_key(&place) {
+                if allocated.len() >= MAX_PODS_PER_NODE && !allocated.contains_key(&place) {
                     continue;
                 }
-                let (parts, uids) = given.entry(place).or_default();
+                let (parts, uids) = allocated.entry(place).or_default();
                 parts.insert(part(unit, tenant, types.get(&device.pci)));
                 uids.extend(tenant.short_uid());
             }
         }
     }
-    let claims = given.into_iter().map(|(place, (parts, uids))| {
+    let claims = allocated.into_iter().map(|(place, (parts, uids))| {
         let marks = PodAnnotations::from_parts(&parts);
         (place, AllocationClaim { uids, annotations: marks })
     });

@@ -1,12 +1,13 @@
-//! Size of the map and time to render it, for a fleet whose nodes have eight GPUs each, a quarter of them in MIG mode.
+//! Size of the map and time to render it, for nodes with eight GPUs each, two of them in MIG mode:
+//! `cargo bench -p octavo-pages --bench map`.
 //!
-//! It prints a table in Markdown for `docs/performance.md`. With an address such as `127.0.0.1:8080` on its input, it
+//! It prints a table in Markdown for `docs/performance.md`. If its standard input contains an address such as `127.0.0.1:8080`, it
 //! serves the pages of 10,000 devices instead, so that a browser can be measured.
 #![expect(
     clippy::unwrap_used,
     clippy::indexing_slicing,
     clippy::print_stdout,
-    reason = "a benchmark is a script: it measures, prints, and stops at the first thing out of order"
+    reason = "a benchmark is a script: it measures, prints, and stops at the first error"
 )]
 
 use std::io::IsTerminal;
@@ -64,7 +65,7 @@ async fn serve(address: &str) {
 }
 
 async fn measure_all() {
-    println!("| devices | page | cells | ms p50 / most | bytes |\n|---|---|---|---|---|");
+    println!("| devices | page | cells | ms p50 / maximum | bytes |\n|---|---|---|---|---|");
     for devices in [1000, 2000, 10_000] {
         let (_fleet, site) = site(devices / DEVICES_PER_NODE);
         for path in ["/map", "/map?by=utilization", "/map?cells=device&by=utilization"] {
@@ -79,15 +80,15 @@ async fn measure(site: &Router, devices: usize, path: &str) {
     for _ in 0..RUNS {
         let start = Instant::now();
         let request = Request::get(path).body(Body::empty()).unwrap();
-        let answer = site.clone().oneshot(request).await.unwrap();
-        let bytes = answer.into_body().collect().await.unwrap().to_bytes();
+        let response = site.clone().oneshot(request).await.unwrap();
+        let bytes = response.into_body().collect().await.unwrap().to_bytes();
         times.push(start.elapsed());
         page = String::from_utf8(bytes.to_vec()).unwrap();
     }
     times.sort();
-    let [middle, most] = [RUNS / 2, RUNS - 1].map(|at| times[at].as_secs_f64() * 1e3);
+    let [median, maximum] = [RUNS / 2, RUNS - 1].map(|index| times[index].as_secs_f64() * 1e3);
     let cells = page.matches("<a class=\"cell ").count();
-    println!("| {devices} | `{path}` | {cells} | {middle:.1} / {most:.1} | {} |", page.len());
+    println!("| {devices} | `{path}` | {cells} | {median:.1} / {maximum:.1} | {} |", page.len());
 }
 
 fn site(nodes: usize) -> (watch::Sender<Fleet>, Router) {
@@ -108,9 +109,10 @@ fn site(nodes: usize) -> (watch::Sender<Fleet>, Router) {
 fn node(clock: &Clock, number: usize) -> Node {
     let mut inventory = Inventory::default();
     let mut usage = Usage::default();
-    for at in 0..DEVICES_PER_NODE {
-        let device = device(at);
-        usage.devices.push(device_usage(&device, (number * DEVICES_PER_NODE + at) * 7919 % 101));
+    for index in 0..DEVICES_PER_NODE {
+        let device = device(index);
+        let percent = (number * DEVICES_PER_NODE + index) * 7919 % 101;
+        usage.devices.push(device_usage(&device, percent));
         inventory.devices.push(device);
     }
     let parts = status::encode(&inventory, &LabelSet::default(), None)
@@ -120,21 +122,21 @@ fn node(clock: &Clock, number: usize) -> Node {
         run: Run { epoch: 1, boot_id: "boot".to_owned() },
         agent_version: "0.1.0".to_owned(),
     };
-    let digest = StatusSummary::new(&inventory, Arc::default(), None).with_usage(Some(&usage));
-    Node::new(origin, parts, digest, Freshness::new(clock.now(), Duration::from_hours(24)))
+    let summary = StatusSummary::new(&inventory, Arc::default(), None).with_usage(Some(&usage));
+    Node::new(origin, parts, summary, Freshness::new(clock.now(), Duration::from_hours(24)))
 }
 
-fn device(at: usize) -> Device {
+fn device(index: usize) -> Device {
     let mut device = examples::gpu();
-    let bus = u8::try_from(at + 1).unwrap();
+    let bus = u8::try_from(index + 1).unwrap();
     device.pci = format!("0000:{bus:02x}:00.0").parse().unwrap();
     device.index = Some(bus.into());
     device.memory = Some(Mebibytes::new(81_920));
     device.mig = Mig::NotCapable;
-    if at.is_multiple_of(3) {
+    if index.is_multiple_of(3) {
         device.processes = vec![examples::process(4711, None, None)];
     }
-    if at.is_multiple_of(4) {
+    if index.is_multiple_of(4) {
         let instance = |id: u32| GpuInstance {
             id,
             profile_id: 19,

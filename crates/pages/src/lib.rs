@@ -207,20 +207,20 @@ pub fn refusal_page(refused: &AccessError) -> Response {
     );
     let page = RefusedPage { frame: Frame::without_cluster(), title, text: chain(refused), hint };
     let mut response = set_headers(html(status, &page));
-    let mut say = |name, value: &'static str| {
+    let mut set = |name, value: &'static str| {
         response.headers_mut().insert(name, HeaderValue::from_static(value))
     };
     if status == StatusCode::UNAUTHORIZED {
-        say(header::WWW_AUTHENTICATE, "Bearer");
+        set(header::WWW_AUTHENTICATE, "Bearer");
     }
     if status == StatusCode::SERVICE_UNAVAILABLE {
-        say(header::RETRY_AFTER, "1");
+        set(header::RETRY_AFTER, "1");
     }
     if let Some(allowed) = refused.allowed_methods() {
-        say(header::ALLOW, allowed);
+        set(header::ALLOW, allowed);
     }
     // The same request may succeed a moment later with another token.
-    say(header::CACHE_CONTROL, "no-store");
+    set(header::CACHE_CONTROL, "no-store");
     response
 }
 

@@ -81,15 +81,15 @@ pub(super) async fn list(
     headers: HeaderMap,
 ) -> Response {
     let profiles = site.view.profiles();
-    let judged = profiles.latest_report(site.view.fleet()).await;
-    let seen = judged.visible_to(&visibility);
+    let report = profiles.latest_report(site.view.fleet()).await;
+    let seen = report.visible_to(&visibility);
     let all = seen.clone().count();
     let shown = seen.take(MAX_ROWS);
     let rows: Vec<ProfileListRow> = shown.map(|(row, _)| ProfileListRow::of(row)).collect();
     let page = ListPage {
         frame: Frame::new(&site.view),
         notice: site.view.profiles_notice(&visibility).map(|text| printable(&text)),
-        is_nowhere: judged.source == ProfileSource::Nowhere && rows.is_empty(),
+        is_nowhere: report.source == ProfileSource::Nowhere && rows.is_empty(),
         caption: count_noun(all, "hardware profile", "hardware profiles"),
         more: all.saturating_sub(rows.len()),
         rows,
@@ -126,8 +126,8 @@ async fn answer(
     (uri, origin): (&Uri, &str),
 ) -> Response {
     let profiles = site.view.profiles();
-    let judged = profiles.latest_report(site.view.fleet()).await;
-    let mut all = judged.visible_to(visibility);
+    let report = profiles.latest_report(site.view.fleet()).await;
+    let mut all = report.visible_to(visibility);
     // If a namespace has profiles of both kinds, the current kind sorts first and is shown.
     let found = all.find(|(row, _)| row.name == name && row.namespace == namespace);
     let Some((row, annotations)) = found else {

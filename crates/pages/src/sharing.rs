@@ -235,8 +235,8 @@ fn place(unit: &UnitUsage, tenant: &Tenant) -> String {
 }
 
 fn share(unit: &UnitUsage, tenant: &Tenant) -> Option<MemoryShare> {
-    let given = u64::try_from(tenant.ids.len()).unwrap_or(u64::MAX).max(1);
-    let all = unit.fair_share?.get().saturating_mul(given);
+    let allocated = u64::try_from(tenant.ids.len()).unwrap_or(u64::MAX).max(1);
+    let all = unit.fair_share?.get().saturating_mul(allocated);
     let used = tenant.memory?.get();
     (all > 0).then(|| MemoryShare {
         used: used.min(all),

@@ -103,7 +103,7 @@ fn prepare_variables(command: Command) -> Command {
         .mut_subcommands(prepare_variables)
 }
 
-#[expect(clippy::disallowed_methods, reason = "settings are what the environment is read for")]
+#[expect(clippy::disallowed_methods, reason = "settings read the environment")]
 fn is_empty(argument: &Arg) -> bool {
     let value = argument.get_env().and_then(env::var_os);
     value.is_some_and(|value| value.is_empty())

@@ -282,11 +282,11 @@ impl CountState {
 
     /// Decodes what agents reported since the previous count.
     fn decode_changes(&mut self, fleet: Fleet) {
-        let news = fleet.since(&self.fleet);
-        for node in news.removed {
+        let difference = fleet.since(&self.fleet);
+        for node in difference.removed {
             self.seen.remove(&node.name);
         }
-        for node in news.changed {
+        for node in difference.changed {
             let before = self.fleet.nodes.get(&node.name);
             if before.is_some_and(|before| before.parts == node.parts) {
                 continue;

@@ -106,7 +106,7 @@ impl<'f> OfferCollector<'f> {
 
     fn add_node(&mut self, node: &Arc<Node>) {
         let stale = node.freshness.is_stale(self.now);
-        let turns = node.summary.sharing_status.as_ref().map(|given| given.time_slicing);
+        let turns = node.summary.sharing_status.as_ref().map(|sharing| sharing.time_slicing);
         let turns = turns.unwrap_or_default();
         let shape = match turns {
             TimeSlicingExtent::All => Shape::Shared,

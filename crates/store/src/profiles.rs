@@ -47,7 +47,7 @@ const OUTDATED_AFTER: Duration = Duration::from_mins(1);
 #[derive(Debug, Default)]
 pub struct Profiles {
     sources: Arc<Sources>,
-    judged: StaleWhileRevalidate<WithInputs<ProfileReport>>,
+    reports: StaleWhileRevalidate<WithInputs<ProfileReport>>,
     targets: StaleWhileRevalidate<WithInputs<Vec<ProfileTargets>>>,
 }
 
@@ -103,18 +103,18 @@ impl Profiles {
     ) -> Self {
         Self {
             sources: Arc::new(Sources { known, watched, file }),
-            judged: StaleWhileRevalidate::default(),
+            reports: StaleWhileRevalidate::default(),
             targets: StaleWhileRevalidate::default(),
         }
     }
 
     /// Returns all profiles as checked now or a moment ago.
-    pub async fn judged(&self, fleet: Fleet) -> Arc<ProfileReport> {
+    pub async fn recent_report(&self, fleet: Fleet) -> Arc<ProfileReport> {
         self.report_if(fleet, |fit| fit).await
     }
 
-    /// Like [`judged`](Self::judged), but waits for a fresh result instead of returning a recent one; for reactions to
-    /// a change.
+    /// Like [`recent_report`](Self::recent_report), but waits for a fresh result instead of returning a recent one; for
+    /// reactions to a change.
     pub async fn latest_report(&self, fleet: Fleet) -> Arc<ProfileReport> {
         self.report_if(fleet, Freshness::require_fresh).await
     }
@@ -125,10 +125,10 @@ impl Profiles {
         tolerance: fn(Freshness) -> Freshness,
     ) -> Arc<ProfileReport> {
         let of = (&self.sources, fleet, tolerance);
-        let judged = get_or_compute(&self.judged, of, ProfileInputs::report_after).await;
+        let report = get_or_compute(&self.reports, of, ProfileInputs::report_after).await;
         // An older result is better than none.
-        let before = || Some(self.judged.last(|_| true)?.1);
-        judged.ok().or_else(before).unwrap_or_default()
+        let before = || Some(self.reports.last(|_| true)?.1);
+        report.ok().or_else(before).unwrap_or_default()
     }
 
     /// Destinations of profiles for accelerators; `None` without a source of profiles.
@@ -312,18 +312,18 @@ impl ProfileInputs {
 
     /// Checks the profiles. Returns `before` if the result is the same, so that its revision does not change.
     fn report_after(&self, before: Option<Arc<ProfileReport>>) -> Arc<ProfileReport> {
-        let mut judged = self.report();
+        let mut report = self.report();
         match before {
             Some(before) => {
-                judged.revision = before.revision;
-                if judged == *before {
+                report.revision = before.revision;
+                if report == *before {
                     return before;
                 }
-                judged.revision = before.revision.saturating_add(1);
+                report.revision = before.revision.saturating_add(1);
             }
-            None => judged.revision = 1,
+            None => report.revision = 1,
         }
-        Arc::new(judged)
+        Arc::new(report)
     }
 
     fn report(&self) -> ProfileReport {
@@ -402,37 +402,37 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn profiles_are_checked_at_most_once_a_second_and_only_after_a_change() {
-        let (says, hears) = watch::channel(watched("node-a"));
-        let profiles = Profiles::new(None, Some(hears), None);
-        let judge_of = async |now: &Arc<WatchedCluster>| {
-            says.send_replace(Arc::clone(now));
-            profiles.judged(Fleet::default()).await;
-            let (of, _) = profiles.judged.last(|_| true).unwrap();
+        let (sender, receiver) = watch::channel(watched("node-a"));
+        let profiles = Profiles::new(None, Some(receiver), None);
+        let checked_snapshot = async |now: &Arc<WatchedCluster>| {
+            sender.send_replace(Arc::clone(now));
+            profiles.recent_report(Fleet::default()).await;
+            let (of, _) = profiles.reports.last(|_| true).unwrap();
             of.snapshot.unwrap()
         };
         let (first, second) = (watched("node-a"), watched("node-b"));
-        assert!(Arc::ptr_eq(&judge_of(&first).await, &first.snapshot));
-        assert!(Arc::ptr_eq(&judge_of(&second).await, &first.snapshot));
+        assert!(Arc::ptr_eq(&checked_snapshot(&first).await, &first.snapshot));
+        assert!(Arc::ptr_eq(&checked_snapshot(&second).await, &first.snapshot));
         advance(MEANWHILE).await;
-        assert!(Arc::ptr_eq(&judge_of(&second).await, &second.snapshot));
-        let is_new = || profiles.judged.last(|last| last.done.elapsed() < AGAIN);
+        assert!(Arc::ptr_eq(&checked_snapshot(&second).await, &second.snapshot));
+        let is_new = || profiles.reports.last(|last| last.done.elapsed() < AGAIN);
         advance(MEANWHILE).await;
-        judge_of(&second).await;
+        checked_snapshot(&second).await;
         assert!(is_new().is_none());
     }
 
     #[tokio::test(start_paused = true)]
     async fn stale_report_is_returned_unless_a_profile_changed() {
         let (known, of_profiles) = watch::channel(Arc::new(Known::default()));
-        let (says, of_nodes) = watch::channel(watched("node-a"));
+        let (sender, of_nodes) = watch::channel(watched("node-a"));
         let profiles = Profiles::new(Some(of_profiles), Some(of_nodes), None);
-        profiles.judged(Fleet::default()).await;
-        let work = Arc::clone(&profiles.judged.state).lock_owned().await;
-        says.send_replace(watched("node-b"));
+        profiles.recent_report(Fleet::default()).await;
+        let work = Arc::clone(&profiles.reports.state).lock_owned().await;
+        sender.send_replace(watched("node-b"));
         advance(AGAIN).await;
-        profiles.judged(Fleet::default()).await;
+        profiles.recent_report(Fleet::default()).await;
         known.send_replace(Arc::default());
-        let mut waits = Box::pin(profiles.judged(Fleet::default()));
+        let mut waits = Box::pin(profiles.recent_report(Fleet::default()));
         assert!(timeout(AGAIN, &mut waits).await.is_err());
         drop(work);
         waits.await;
@@ -446,8 +446,8 @@ mod tests {
             kinds: [(ProfileKind::Hardware, Presence::Present)].into(),
             ..Known::default()
         };
-        let (_says, hears) = watch::channel(Arc::new(known));
-        let profiles = Profiles::new(Some(hears), None, None);
+        let (_sender, receiver) = watch::channel(Arc::new(known));
+        let profiles = Profiles::new(Some(receiver), None, None);
         let one = profiles.targets(Fleet::default()).await.unwrap().unwrap();
         advance(MEANWHILE).await;
         let other = profiles.targets(Fleet::default()).await.unwrap().unwrap();

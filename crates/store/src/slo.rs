@@ -50,7 +50,7 @@ pub async fn evaluate_objectives(
     answer.notices.extend(notice);
     if visibility.profiles {
         let profiles = view.profiles();
-        let all = profiles.judged(view.fleet()).await;
+        let all = profiles.recent_report(view.fleet()).await;
         let seen: Vec<&ProfileRow> = all.visible_to(visibility).map(|(row, _)| row).collect();
         for row in &mut answer.items {
             row.profiles = suitable_profiles(&row.types, row.count, &seen);

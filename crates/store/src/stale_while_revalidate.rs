@@ -186,7 +186,7 @@ mod tests {
             7 => Freshness::Fresh,
             _ => Freshness::Expired,
         };
-        let second = cache.current(fit, |(), _| panic!("it is there already"));
+        let second = cache.current(fit, |(), _| panic!("the value is computed twice"));
         let mut second = Box::pin(second);
         assert!(is_waiting(&mut second).await);
         drop(work);
@@ -197,7 +197,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn failed_computation_is_retried_by_the_next_caller() {
         let cache: StaleWhileRevalidate<u64> = StaleWhileRevalidate::default();
-        let failed = cache.current(|_| Freshness::Fresh, |(), _| panic!("as a test wants it"));
+        let failed = cache.current(|_| Freshness::Fresh, |(), _| panic!("intended by the test"));
         assert!(failed.await.is_err());
         assert_eq!(ask(&cache, 7, 7).await.unwrap(), 7);
     }

@@ -277,7 +277,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("octavo");
         let draft = directory.path().join(".octavo.draft");
-        fs::write(&draft, "left behind by somebody careful").unwrap();
+        fs::write(&draft, "draft of an earlier run").unwrap();
         fs::set_permissions(&draft, Permissions::from_mode(0o600)).unwrap();
         let mut sink = FeatureFile::new(path.clone(), Expiry::Never);
         sink.write(&label_set(&[]), Evidence::Read, noon()).unwrap();
@@ -349,12 +349,12 @@ mod tests {
     fn unwritable_directory_is_an_error_and_the_old_file_stays() {
         let directory = tempfile::tempdir().unwrap();
         let blocked = directory.path().join("file");
-        fs::write(&blocked, "in the way").unwrap();
+        fs::write(&blocked, "a file").unwrap();
         let mut sink = FeatureFile::new(blocked.join("octavo"), Expiry::Never);
         let error = sink
             .write(&label_set(&[("octavo.dev/count", "8")]), Evidence::Read, noon())
             .unwrap_err();
         assert_eq!(error.to_string(), format!("cannot create the directory {}", blocked.display()));
-        assert_eq!(fs::read_to_string(&blocked).unwrap(), "in the way");
+        assert_eq!(fs::read_to_string(&blocked).unwrap(), "a file");
     }
 }

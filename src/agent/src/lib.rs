@@ -131,7 +131,7 @@ impl EventSources {
                 debug!("possible hardware change; scanning");
                 Wakeup::Scan
             }
-            news = reporter.changed() => match news {
+            change = reporter.changed() => match change {
                 Change::Node => {
                     debug!("the Node changed; scanning");
                     Wakeup::Scan
@@ -296,10 +296,10 @@ async fn pause(
     settings: &LoopSettings,
     again: Option<Duration>,
 ) -> bool {
-    let breath = MIN_SCAN_INTERVAL.min(settings.interval).min(again.unwrap_or(MIN_SCAN_INTERVAL));
+    let delay = MIN_SCAN_INTERVAL.min(settings.interval).min(again.unwrap_or(MIN_SCAN_INTERVAL));
     tokio::select! {
         () = shutdown => false,
-        () = sleep(breath) => true,
+        () = sleep(delay) => true,
     }
 }
 

@@ -1,8 +1,8 @@
 //! Controller of the `ConfigMap` of NVIDIA's device plugin. Only the aggregator writes it, on behalf of all agents.
 //!
 //! ```text
-//!  Fleet: configuration that each node requests --> Ledger: desired keys --> Shelf: applies what differs
-//!                                                     ^------ current keys ------/
+//!  Fleet: configuration that each node requests --> Ledger: desired keys --> ConfigMap: changed keys
+//!                                                     ^------ current keys ---/
 //! ```
 //!
 //! Requests from nodes are validated as strictly as agents write them. A client that can report as a node can therefore
@@ -87,8 +87,8 @@ impl PluginConfigController {
     /// Reads the nodes' requests; returns whether any changed.
     fn update_requests(&mut self, fleet: Fleet) -> bool {
         let mut differs = false;
-        let news = fleet.since(&self.fleet);
-        for node in news.changed {
+        let difference = fleet.since(&self.fleet);
+        for node in difference.changed {
             let before = self.fleet.nodes.get(&node.name);
             if before.is_some_and(|before| part(before) == part(node)) {
                 continue;
@@ -103,7 +103,7 @@ impl PluginConfigController {
             };
             differs |= before;
         }
-        for node in news.removed {
+        for node in difference.removed {
             differs |= self.requests.remove(&node.name).is_some();
         }
         self.fleet = fleet;

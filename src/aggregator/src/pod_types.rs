@@ -37,7 +37,7 @@ pub struct PodTypeWriter {
     pods: PodAnnotationClient,
     view: FleetView,
     lead: LeadershipHandle,
-    keeper: LeaseHolder,
+    holder: LeaseHolder,
 }
 
 /// State while the Lease is held.
@@ -57,13 +57,13 @@ impl PodTypeWriter {
     /// Creates a writer for the nodes of this fleet. Sends no request before it runs.
     pub fn new(pods: PodAnnotationClient, view: FleetView, settings: &WorkloadSettings) -> Self {
         let place = (settings.lease_namespace.as_str(), LEASE_NAME);
-        let (lead, keeper) = LeaseHolder::new(pods.client(), place, &settings.holder_prefix);
-        Self { pods, view, lead, keeper }
+        let (lead, holder) = LeaseHolder::new(pods.client(), place, &settings.holder_prefix);
+        Self { pods, view, lead, holder }
     }
 
     /// Runs until `stop`, and then releases the Lease.
     pub async fn run(self, stop: watch::Receiver<bool>) {
-        let Self { pods, view, mut lead, keeper } = self;
+        let Self { pods, view, mut lead, holder } = self;
         info!("annotating pods with the type of their accelerators");
         let write = async {
             loop {
@@ -79,8 +79,8 @@ impl PodTypeWriter {
                 }
             }
         };
-        // The keeper announces the end of all writing before it releases the Lease.
-        tokio::join!(keeper.run(stop), write);
+        // The holder announces the end of all writing before it releases the Lease.
+        tokio::join!(holder.run(stop), write);
     }
 }
 
@@ -136,15 +136,15 @@ impl<'a> LeaderState<'a> {
         }
         self.last_scan = Some(now);
         let fleet = self.view.fleet();
-        let news = fleet.since(&self.fleet);
+        let difference = fleet.since(&self.fleet);
         let now = self.began.elapsed();
-        for node in news.changed {
+        for node in difference.changed {
             let before = self.fleet.nodes.get(&node.name);
             if before.is_none_or(|before| !has_same_claims(before, node)) {
                 self.ledger.update(now, &node.name, node_claims(node));
             }
         }
-        for node in news.removed {
+        for node in difference.removed {
             self.ledger.forget(&node.name);
         }
         self.fleet = fleet;

@@ -18,7 +18,7 @@ pub(crate) fn main<S>(
 ) -> ExitCode {
     let settings = match settings {
         Ok(settings) => settings,
-        Err(answer) => return say(&answer),
+        Err(answer) => return print(&answer),
     };
     let level = telemetry::start(log(&settings));
     // Log panics of any thread or task.
@@ -32,7 +32,7 @@ pub(crate) fn main<S>(
     }
 }
 
-fn say(answer: &EarlyExit) -> ExitCode {
+fn print(answer: &EarlyExit) -> ExitCode {
     // A closed standard output is no failure.
     let _unread = answer.print();
     match answer.kind() {

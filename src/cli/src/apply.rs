@@ -70,7 +70,7 @@ pub(super) async fn apply(
         return Err(CliError::NoAgent);
     }
     let handle = open(run)?;
-    let inventory = look(&handle, end_at).await?;
+    let inventory = observe(&handle, end_at).await?;
     let held = source.and_then(|source| resolve_here(source, name, &inventory));
     let (source, layout, case) = match held {
         Ok(held) => held,
@@ -202,7 +202,7 @@ pub(super) async fn restore(
         return end(&status, run, colors);
     }
     let handle = open(run)?;
-    let inventory = look(&handle, end_at).await?;
+    let inventory = observe(&handle, end_at).await?;
     let read = |inventory: &Inventory| checkpoint::read(&text, inventory);
     let targets: Targets = match read(&inventory) {
         Ok(targets) => targets,
@@ -222,8 +222,8 @@ pub(super) async fn restore(
     end(&status, run, colors)
 }
 
-async fn look(handle: &DriverHandle, end: Instant) -> Result<Arc<Inventory>, CliError> {
-    local_engine::look(handle, end).await.map_err(CliError::DriverTimeout)
+async fn observe(handle: &DriverHandle, end: Instant) -> Result<Arc<Inventory>, CliError> {
+    local_engine::observe(handle, end).await.map_err(CliError::DriverTimeout)
 }
 
 fn end(status: &NodeLayoutStatus, run: &RunSettings, colors: Colors) -> Result<Report, CliError> {

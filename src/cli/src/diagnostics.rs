@@ -51,11 +51,11 @@ mod tests {
     #[test]
     fn diagnostic_quotes_its_line() {
         let page = SourceText { name: "layouts.yaml", text: "layouts:\n  a:\n  - devices: al\n" };
-        let says =
+        let message =
             |line, column| page.at(Severity::Error, SourcePosition { line, column }, "no\nsuch");
-        let text = says(3, 14);
+        let text = message(3, 14);
         assert!(text.starts_with("layouts.yaml:3:14: error: no such\n"), "{text}");
         assert!(text.contains("- devices: al\n"), "{text}");
-        assert_eq!(says(0, 0), "layouts.yaml: error: no such\n");
+        assert_eq!(message(0, 0), "layouts.yaml: error: no such\n");
     }
 }

@@ -109,7 +109,7 @@ pub fn main(open: OpenHardware) -> Exit {
     }
     let invocation = match Invocation::from_process() {
         Ok(invocation) => invocation,
-        Err(answer) => return say(&answer),
+        Err(answer) => return print(&answer),
     };
     let result = match run(&invocation, open) {
         Err(CliError::Rejected(report)) => Ok(*report),
@@ -131,7 +131,7 @@ pub fn main(open: OpenHardware) -> Exit {
     }
 }
 
-fn say(answer: &EarlyExit) -> Exit {
+fn print(answer: &EarlyExit) -> Exit {
     // As above: a closed standard output is no failure for help.
     let _ = answer.print();
     match answer.kind() {
@@ -163,13 +163,13 @@ fn run(invocation: &Invocation, open: OpenHardware) -> Result<Report, CliError> 
         Command::Plan(settings) => planned(settings, open, colors),
         Command::Apply(settings) => {
             let open = |run: &RunSettings| opened(&run.hardware, open);
-            let look = (colors, invocation.screen, invocation.charset);
-            block_on(apply::apply(&open, settings, look))?
+            let terminal = (colors, invocation.screen, invocation.charset);
+            block_on(apply::apply(&open, settings, terminal))?
         }
         Command::Restore(settings) => {
             let open = |run: &RunSettings| opened(&run.hardware, open);
-            let look = (colors, invocation.screen, invocation.charset);
-            block_on(apply::restore(&open, settings, look))?
+            let terminal = (colors, invocation.screen, invocation.charset);
+            block_on(apply::restore(&open, settings, terminal))?
         }
         Command::History(settings) => history::report(settings, colors),
         Command::Checkpoint(settings) => {

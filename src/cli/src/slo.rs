@@ -162,7 +162,7 @@ mod tests {
     use crate::settings::Headers;
     use crate::settings::fleet::FleetFormat;
 
-    fn judged(at: usize, hardware: &str, misses: &[&str]) -> SloRow {
+    fn evaluated_row(at: usize, hardware: &str, misses: &[&str]) -> SloRow {
         SloRow {
             row: at,
             hardware: hardware.to_owned(),
@@ -185,7 +185,7 @@ mod tests {
 
     #[test]
     fn table_has_requested_values_price_and_missed_objectives() {
-        let mut unknown = judged(1, "b", &["unknown hardware"]);
+        let mut unknown = evaluated_row(1, "b", &["unknown hardware"]);
         unknown.types.clear();
         unknown.here.clear();
         unknown.profiles.clear();
@@ -195,7 +195,7 @@ mod tests {
             api_version: "octavo.dev/v1".to_owned(),
             kind: "SloAnswer".to_owned(),
             met: 1,
-            items: vec![judged(0, "a", &[]), unknown],
+            items: vec![evaluated_row(0, "a", &[]), unknown],
             notices: Vec::new(),
         };
         let rows = r#"[{"hardware_type": "a", "hardware_count": 2, "requests_per_second": 4.5, "ttft_p90": 180.5},

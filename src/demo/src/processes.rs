@@ -145,9 +145,9 @@ async fn supervise(
 impl ProcessLog {
     /// Waits for a line that contains `text`, including earlier ones, and returns the rest of the line.
     pub async fn wait_for(&self, text: &str) -> String {
-        let (lines, news) = &*self.0;
+        let (lines, added) = &*self.0;
         loop {
-            let next = news.notified();
+            let next = added.notified();
             tokio::pin!(next);
             next.as_mut().enable();
             let found = {
@@ -173,14 +173,14 @@ impl ProcessLog {
         let Some(from) = from else { return };
         let mut from = BufReader::new(from).lines();
         while let Ok(Some(line)) = from.next_line().await {
-            let (lines, news) = &*self.0;
+            let (lines, added) = &*self.0;
             let mut lines = lines.lock().unwrap_or_else(PoisonError::into_inner);
             if lines.len() >= MAX_LOG_LINES {
                 lines.pop_front();
             }
             lines.push_back(octavo_model::text::printable(&line));
             drop(lines);
-            news.notify_waiters();
+            added.notify_waiters();
         }
     }
 }

@@ -138,9 +138,9 @@ async fn api_server_outage_keeps_known_agents_and_delays_new_ones() {
     known.expect_log("reporting to the aggregator aggregator=https://");
 
     cluster.stop();
-    let mut newcomer = site.agent(&machine, b.name(), Some(&of_b));
+    let mut new_agent = site.agent(&machine, b.name(), Some(&of_b));
     let reported =
-        newcomer.expect_log("cannot report to the aggregator; retrying aggregator=https://");
+        new_agent.expect_log("cannot report to the aggregator; retrying aggregator=https://");
     assert!(reported.contains("cannot review the token"), "{reported}");
     site.aggregator.expect_log("cannot review agents' tokens; ");
     // The connected agent continues to report.
@@ -150,7 +150,7 @@ async fn api_server_outage_keeps_known_agents_and_delays_new_ones() {
     assert_eq!(site.names().await, [a.name()]);
 
     cluster.start();
-    newcomer.expect_log("reporting to the aggregator aggregator=https://");
+    new_agent.expect_log("reporting to the aggregator aggregator=https://");
     site.aggregator.expect_log("token reviews for agents work again");
     site.readers.node(b.name(), |node| node["connected"] == true).await;
     let lines = known.kill();

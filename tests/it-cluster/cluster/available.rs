@@ -180,7 +180,9 @@ async fn nfr_002_unavailable_api_server_is_reported_and_known_data_stays() {
     .await;
     assert_eq!(list["items"][0]["type"], "unknown");
     api.stop();
-    let list = until(&reader, path, "nobody answers", |list| list["error"].is_string()).await;
+    let list =
+        until(&reader, path, "the API server is unavailable", |list| list["error"].is_string())
+            .await;
     assert!(has_eight(&list), "{list:#}");
     api.start();
     until(&reader, path, "it answers again", |list| {

@@ -140,7 +140,7 @@ fn audit_log_records_user_change_and_user_agent() {
                 && event["objectRef"]["subresource"].is_null()
                 && event["requestURI"].as_str().unwrap().contains("kubectl-label")
         })
-        .unwrap_or_else(|| panic!("{} events, and not that", events.len()));
+        .unwrap_or_else(|| panic!("the event is not among {} events", events.len()));
     assert_eq!(write["user"]["username"], "admin");
     assert_eq!(write["objectRef"]["resource"], "nodes");
     assert_eq!(write["responseStatus"]["code"], 200);
@@ -162,7 +162,7 @@ fn fresh_api_server_keeps_data_across_restart_and_is_removed_on_drop() {
     let before = api.audit().len();
     api.start();
     api.kubectl(&["get", "node", node.name()]);
-    assert!(api.audit().len() > before, "the audit log goes on");
+    assert!(api.audit().len() > before, "the audit log continues");
     let pids = [api.pid("etcd"), api.pid("kube-apiserver")];
     let directory = api.directory().to_owned();
     drop(node);
@@ -227,7 +227,7 @@ fn killed_test_process_leaves_no_process_or_file() {
     let [directory, supervisor] = [&first[0], &first[1]];
     assert!(std::path::Path::new(directory).exists());
     for pid in &pids {
-        assert!(process_exists(pid.parse().unwrap()), "{pid} never was");
+        assert!(process_exists(pid.parse().unwrap()), "process {pid} does not exist");
     }
     victim.kill().unwrap();
     victim.wait().unwrap();

@@ -74,11 +74,13 @@ async fn refused_or_broken_cluster_watches_are_reported_until_they_recover() {
             && reported.contains("nodes")
             && reported.contains("pods")
     };
-    let refused = await_cluster(&mut snapshots, "who may not is refused", is_refused).await;
+    let refused =
+        await_cluster(&mut snapshots, "an unauthorized client is rejected", is_refused).await;
     assert_eq!(refused.current_at, None);
     allow(&api, &namespace);
     let is_received = |all: &WatchedCluster| all.error.is_none() && all.current_at.is_some();
-    let all = await_cluster(&mut snapshots, "who may is heard", is_received).await;
+    let all =
+        await_cluster(&mut snapshots, "an authorized client receives data", is_received).await;
     let one = &all.snapshot.pods[&key(&namespace, "one")];
     assert_eq!((one.phase, one.holding_node()), (Phase::Bound, Some(node.name())));
     assert_eq!(one.requirements.amounts, Amounts::default().with("nvidia.com/gpu", 2));
@@ -91,9 +93,9 @@ async fn refused_or_broken_cluster_watches_are_reported_until_they_recover() {
     let before = Arc::clone(&snapshots.borrow());
     api.stop();
     let is_cut_off = |all: &WatchedCluster| all.error.is_some();
-    let away = await_cluster(&mut snapshots, "it is away", is_cut_off).await;
+    let away = await_cluster(&mut snapshots, "the API server is unavailable", is_cut_off).await;
     assert!(away.error.as_ref().unwrap().contains("cannot watch "));
-    assert_eq!(away.snapshot, before.snapshot, "what was known stays");
+    assert_eq!(away.snapshot, before.snapshot, "the last snapshot is lost");
     api.start();
     let late = pod(&namespace, "late", &json!({}));
     api.create(&late);

@@ -87,7 +87,7 @@ impl Nodes {
         let words = [&["image", node, name, root], entrypoint].concat();
         let spaced =
             words.iter().find(|word| word.contains(char::is_whitespace) || word.is_empty());
-        assert_eq!(spaced, None, "an order is words");
+        assert_eq!(spaced, None, "a command is split at whitespace");
         self.api.order(&words.join(" "));
     }
 
@@ -95,7 +95,10 @@ impl Nodes {
     #[track_caller]
     pub(crate) fn import(&self, node: &str, archive: &Path) {
         let archive = archive.to_str().unwrap();
-        assert!(!archive.contains(char::is_whitespace), "an order is words: {archive:?}");
+        assert!(
+            !archive.contains(char::is_whitespace),
+            "a command is split at whitespace: {archive:?}"
+        );
         self.api.order(&format!("archive {node} {archive}"));
     }
 

@@ -70,9 +70,9 @@ async fn hand_off_label_can_only_be_removed(cluster: &PermissionCluster, agent: 
     for value in ["octavo-b-2", "mine"] {
         agent.expect(value, &set(Some(value)), refused).await;
     }
-    agent.expect("ours goes", &set(None), Allowed).await;
+    agent.expect("our value is removed", &set(None), Allowed).await;
     let back = set(Some("octavo-a-1"));
-    agent.expect("ours comes back", &back, refused).await;
+    agent.expect("our value is restored", &back, refused).await;
 }
 
 async fn drain_option_allows_evictions(cluster: &PermissionCluster, agent: &Requester) {

@@ -91,7 +91,7 @@ impl Plugin {
             options: Some(OPTIONS),
         };
         let (over, end) = oneshot::channel();
-        let (say, reported) = mpsc::channel();
+        let (sender, reported) = mpsc::channel();
         let at = socket.clone();
         let thread = thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -107,7 +107,7 @@ impl Plugin {
                 let server = tokio::spawn(server);
                 // Kubelet calls back before it answers, so the server must already listen.
                 introduce(&directory, register).await;
-                say.send(()).unwrap();
+                sender.send(()).unwrap();
                 tokio::select! {
                     _shown = end => {}
                     ended = server => panic!("the plugin has ended: {ended:?}"),

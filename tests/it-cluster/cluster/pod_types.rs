@@ -208,7 +208,7 @@ async fn req_010_type_of_a_pod_is_written_once_and_not_repeated_if_unchanged() {
     let mut requested = 0;
     while fixture.requested("get") < read + 6 {
         requested += 1;
-        assert!(requested < 1000, "nobody looks at the pods");
+        assert!(requested < 1000, "no aggregator reads the pods");
     }
     assert_eq!(fixture.requested("patch"), 2);
     let version = |pod: &Value| pod["metadata"]["resourceVersion"].clone();

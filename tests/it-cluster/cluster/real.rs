@@ -104,9 +104,9 @@ fn measure_time_to_labels(site: &Site) {
         };
         let bound = |event: &&Value| event["objectRef"]["subresource"] == "binding";
         let bound = log.iter().find(|event| of(event, "pods", &pod) && bound(event));
-        let labelled =
+        let labeled =
             writes(&log, Timestamp::MIN).into_iter().find(|event| of(event, "nodes", node));
-        let took = received(labelled.unwrap()).duration_since(received(bound.unwrap()));
+        let took = received(labeled.unwrap()).duration_since(received(bound.unwrap()));
         figure(&format!("{node}: from a pod that has a node to its labels: {took:#}"));
     }
 }

@@ -57,7 +57,7 @@ impl Supervisor {
             let mut errors = String::new();
             self.errors.rewind().unwrap();
             self.errors.read_to_string(&mut errors).unwrap();
-            panic!("the cluster says {line:?} and not {expected:?}:\n{errors}");
+            panic!("the cluster printed {line:?} instead of {expected:?}:\n{errors}");
         }
     }
 }

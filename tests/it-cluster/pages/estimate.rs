@@ -116,7 +116,7 @@ async fn form_shows_costs_and_errors_without_scripts() {
 
 #[tokio::test]
 async fn hanging_or_invalid_engine_leaves_profile_without_times() {
-    let lie = json!({
+    let invalid = json!({
         "source": "<script>alert(1)</script>",
         "items": [{"type": "nvidia-h200-141gb", "count": 2, "seconds": {"low": -5, "high": 1}}],
     });
@@ -124,7 +124,7 @@ async fn hanging_or_invalid_engine_leaves_profile_without_times() {
     for (behavior, time_limits, why) in [
         (EngineBehavior::Hangs, Duration::from_millis(100), "did not respond within 100ms"),
         (EngineBehavior::Stalls, Duration::from_millis(100), "did not respond within 100ms"),
-        (EngineBehavior::Responds(lie.to_string()), long, "-5 is not a valid time"),
+        (EngineBehavior::Responds(invalid.to_string()), long, "-5 is not a valid time"),
         (EngineBehavior::Responds("x".repeat(1 << 20)), long, "more than 256 KiB"),
     ] {
         let engine = TestEngine::new(behavior).await;

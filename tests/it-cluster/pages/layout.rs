@@ -72,7 +72,7 @@ async fn layout_is_shown_per_device_with_live_progress() {
     site.set_layout_state("hgx-a100", &machine, &layout_status(&machine, 2, &BLOCKERS));
     browse(&site.url.clone(), Start::default(), async move |page| {
         page.open("/nodes/mixed-l40s-a100").await;
-        assert_eq!(page.count("#layout-now").await, 0, "nobody asks anything of it");
+        assert_eq!(page.count("#layout-now").await, 0, "a node without a layout shows its state");
 
         page.open("/nodes/hgx-a100").await;
         page.until("#layout-now h2", &["Layout serving blocked"]).await;

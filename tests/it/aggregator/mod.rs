@@ -55,7 +55,7 @@ struct Plan {
 /// A running server with its store.
 struct Site {
     address: SocketAddr,
-    desk: Arc<SharedStore>,
+    store: Arc<SharedStore>,
     registry: Registry,
     /// Ends the server when dropped.
     _stop: channel::Sender<bool>,
@@ -84,10 +84,10 @@ impl Plan {
         let stats = Stats::default();
         let mut registry = Registry::default();
         stats.register(&mut registry);
-        let desk = Arc::new(SharedStore::new(self.fleet, stats.clone()));
+        let store = Arc::new(SharedStore::new(self.fleet, stats.clone()));
         let router = match self.protocol {
             Protocol::Grpc => IngestService::new(
-                Arc::clone(&desk),
+                Arc::clone(&store),
                 Gate::without_auth(),
                 stats.clone(),
                 self.time_limits,
@@ -110,14 +110,14 @@ impl Plan {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = channel::channel(false);
-        let keeper = Arc::clone(&desk);
+        let maintained = Arc::clone(&store);
         tokio::spawn(async move {
             tokio::select! {
                 () = server.run(listener, stopped) => {}
-                () = keeper.run_maintenance() => {}
+                () = maintained.run_maintenance() => {}
             }
         });
-        Site { address, desk, registry, _stop: stop }
+        Site { address, store, registry, _stop: stop }
     }
 }
 
@@ -132,7 +132,7 @@ impl Site {
 
     /// Waits until readers see a fleet that satisfies `wanted`.
     async fn until(&self, wanted: impl Fn(&Fleet) -> bool) -> Fleet {
-        let mut view = self.desk.view();
+        let mut view = self.store.view();
         let seen = async {
             let mut fleet = view.fleet();
             while !wanted(&fleet) {
@@ -144,7 +144,7 @@ impl Site {
     }
 
     fn node(&self, name: &str) -> Option<Arc<Node>> {
-        let fleet = self.desk.view().fleet();
+        let fleet = self.store.view().fleet();
         fleet.nodes.get(&name.parse().unwrap()).cloned()
     }
 

@@ -140,7 +140,7 @@ fn program_requires_explicit_encryption_and_valid_settings() {
     assert!(String::from_utf8_lossy(&reported.stderr).contains("--plaintext"));
     let tls = ["--tls-cert=/nonexistent/c", "--tls-key=/nonexistent/k"];
     let reported = run(&tls);
-    assert_eq!(reported.status.code(), Some(2), "who may read is not said");
+    assert_eq!(reported.status.code(), Some(2), "HTTP authentication is not configured");
     assert!(String::from_utf8_lossy(&reported.stderr).contains("--http-auth is required"));
     let reported = run(&[&tls[..], &["--http-auth=none"]].concat());
     assert_eq!(reported.status.code(), Some(1));

@@ -62,7 +62,7 @@ async fn refused_at_first(first: v1::FromAgent, code: Code, text: &str) {
     let status = status.err().unwrap();
     assert_eq!(status.code(), code, "{status:?}");
     assert!(status.message().contains(text), "{status:?}");
-    assert!(site.desk.view().fleet().nodes.is_empty());
+    assert!(site.store.view().fleet().nodes.is_empty());
 }
 
 #[tokio::test]
@@ -161,10 +161,10 @@ async fn later_of_two_agents_with_one_node_name_is_accepted() {
     let mut newer = AgentStream::open(&mut site.client().await, hello("n", 2)).await.unwrap();
     assert!(matches!(newer.receive().await, Ok(Some(Answer::Resync(_)))));
     let Ok(Some(Answer::HoldOff(hold_off))) = older.receive().await else {
-        panic!("the older one is told");
+        panic!("the older stream receives no hold-off");
     };
     assert!(hold_off.reason.contains("superseded"), "{hold_off:?}");
-    assert_eq!(older.receive().await.unwrap(), None, "and its stream ends");
+    assert_eq!(older.receive().await.unwrap(), None, "the older stream does not end");
     let mut again = AgentStream::open(&mut site.client().await, hello("n", 1)).await.unwrap();
     assert!(matches!(again.receive().await, Ok(Some(Answer::HoldOff(_)))));
     assert_eq!(again.receive().await.unwrap(), None);
@@ -232,5 +232,5 @@ async fn invalid_message_bytes_are_an_invalid_argument() {
         let (status, message) = post(site.address, body).await;
         assert_eq!(status, code, "{body:?}: {message}");
     }
-    assert!(site.desk.view().fleet().nodes.is_empty());
+    assert!(site.store.view().fleet().nodes.is_empty());
 }

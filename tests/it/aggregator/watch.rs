@@ -109,7 +109,7 @@ async fn being_forgotten_is_a_change() {
     let removed = async || match next(&mut events).await {
         Event::Node(_) => None,
         Event::Removed(name) => Some(name),
-        Event::Synced(_) => panic!("that was sent already"),
+        Event::Synced(_) => panic!("a second sync event"),
     };
     let removed = until_async("a removal", removed, Option::is_some).await;
     assert_eq!(removed.as_deref(), Some("n"));
@@ -152,7 +152,7 @@ async fn slow_watcher_receives_fewer_changes_and_the_latest() {
             }
         }
     }
-    assert!(seen < 10, "{seen} of {CHANGES} changes were kept for it");
+    assert!(seen < 10, "{seen} of {CHANGES} changes were retained for it");
 }
 
 #[tokio::test]
@@ -171,7 +171,7 @@ async fn watcher_that_does_not_read_is_disconnected() {
     let mut change = 2;
     let began = tokio::time::Instant::now();
     while site.metric("connections_cut_total{reason=\"not_reading\"}") == 0 {
-        assert!(began.elapsed() < TIME_LIMIT, "it was not cut off");
+        assert!(began.elapsed() < TIME_LIMIT, "the connection was not closed");
         let (from, to) = (big_parts(change - 1, 60 * 1024), big_parts(change, 60 * 1024));
         lines[0].send(&delta(change, &from, &to)).await.unwrap();
         change += 1;

@@ -109,7 +109,7 @@ fn agent_uses_layout_file_sent_with_the_command() {
     let text = reported(&node.octavo(&["apply", "wanted", "-f", &file]), 0);
     assert!(text.contains("applied on 1 GPU"), "{text}");
     assert_eq!(names(&node.geometry(0)), ["1g.5gb"; 3]);
-    assert_eq!(names(&node.geometry(1)).len(), 4, "I2: it is left as it was");
+    assert_eq!(names(&node.geometry(1)).len(), 4, "I2: a GPU without a rule was changed");
 }
 
 #[test]

@@ -197,7 +197,7 @@ fn gpu_lost_during_change_stops_no_other() {
     let reported = node.apply_once_failing("all-3g.20gb");
     assert_eq!(names(&node.geometry(1)), ["3g.20gb", "3g.20gb"]);
     assert!(reported.contains("failed: ") && reported.contains("lost"), "{reported}");
-    assert!(!node.is_clear(), "it is taken up when the GPU is back");
+    assert!(!node.is_clear(), "the journal entry of the lost GPU is missing");
     // A reset restores the GPU without instances.
     node.machine.faults("[]");
     node.machine.change(|world| world.reset_gpu(world.slot_of_index(0).unwrap()));

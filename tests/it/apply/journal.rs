@@ -76,7 +76,7 @@ fn agent_without_layout_reports_interrupted_change() {
     let output = case.node.agent(&["--oneshot"]).finish();
     let text = String::from_utf8(output.stderr).unwrap();
     assert!(text.contains("(layout first) was interrupted on the GPU at "), "{text}");
-    assert!(!case.node.is_clear(), "it finishes nothing");
+    assert!(!case.node.is_clear(), "the agent finished the change");
 }
 
 #[test]

@@ -50,13 +50,13 @@ impl PodResourcesLister for Kubelet {
     }
 }
 
-pub(crate) fn listen(node: &Node, given: Vec<(String, String)>) -> JoinHandle<()> {
+pub(crate) fn listen(node: &Node, allocated: Vec<(String, String)>) -> JoinHandle<()> {
     fs::create_dir_all(node.kubelet().parent().unwrap()).unwrap();
-    answer(listen_as_old(&node.kubelet()), given)
+    answer(listen_as_old(&node.kubelet()), allocated)
 }
 
-fn answer(socket: UnixListener, given: Vec<(String, String)>) -> JoinHandle<()> {
-    let server = Server::builder().add_service(PodResourcesListerServer::new(Kubelet(given)));
+fn answer(socket: UnixListener, allocated: Vec<(String, String)>) -> JoinHandle<()> {
+    let server = Server::builder().add_service(PodResourcesListerServer::new(Kubelet(allocated)));
     tokio::spawn(async move {
         let incoming = UnixListenerStream::new(socket);
         server.serve_with_incoming(incoming).await.unwrap();
@@ -81,8 +81,8 @@ pub(crate) fn partition(node: &Node, gpu: usize) -> String {
 async fn i1_partition_allocated_to_pod_stays_and_pod_is_named() {
     let node = Arc::new(Node::new(GPUS));
     let held = partition(&node, 1);
-    let given = vec![("nvidia.com/mig-3g.20gb".to_owned(), held.clone())];
-    let _kubelet = listen(&node, given);
+    let allocated = vec![("nvidia.com/mig-3g.20gb".to_owned(), held.clone())];
+    let _kubelet = listen(&node, allocated);
     let reported = apply_once(&node).await;
     assert_eq!(names(&node.geometry(0)), ["7g.40gb"], "{reported}");
     assert_eq!(names(&node.geometry(1)), ["3g.20gb", "3g.20gb"], "{reported}");
@@ -105,8 +105,8 @@ async fn pod_with_a_process_is_named_once() {
     record::write(&directory, [("notebook-7", "nvidia.com/mig-3g.20gb", &ids[..])]);
     record::show_all(&proc);
     record::add_process(&proc, 4711, "notebook-7");
-    let given = vec![("nvidia.com/mig-3g.20gb".to_owned(), ids[0].clone())];
-    let _kubelet = listen(&node, given);
+    let allocated = vec![("nvidia.com/mig-3g.20gb".to_owned(), ids[0].clone())];
+    let _kubelet = listen(&node, allocated);
     let output = tokio::task::spawn_blocking({
         let (node, directory) = (Arc::clone(&node), directory.display().to_string());
         move || {
@@ -124,8 +124,8 @@ async fn pod_with_a_process_is_named_once() {
 #[tokio::test]
 async fn i1_unknown_device_id_may_be_any_device_of_its_kind() {
     let node = Arc::new(Node::new(GPUS));
-    let given = vec![("nvidia.com/gpu".to_owned(), "0".to_owned())];
-    let kubelet = listen(&node, given);
+    let allocated = vec![("nvidia.com/gpu".to_owned(), "0".to_owned())];
+    let kubelet = listen(&node, allocated);
     let reported = apply_once(&node).await;
     assert!(reported.contains("which matches no device of this node"), "{reported}");
     assert_eq!(names(&node.geometry(0)), ["3g.20gb", "3g.20gb"]);
@@ -153,8 +153,8 @@ async fn i1_restarted_kubelet_without_pods_may_have_allocated_any_device() {
 async fn i1_restarted_kubelet_with_one_pod_may_have_allocated_more() {
     let node = Arc::new(Node::new(GPUS));
     fs::create_dir_all(node.kubelet().parent().unwrap()).unwrap();
-    let given = vec![("nvidia.com/mig-3g.20gb".to_owned(), partition(&node, 1))];
-    let _kubelet = answer(UnixListener::bind(node.kubelet()).unwrap(), given);
+    let allocated = vec![("nvidia.com/mig-3g.20gb".to_owned(), partition(&node, 1))];
+    let _kubelet = answer(UnixListener::bind(node.kubelet()).unwrap(), allocated);
     let reported = apply_once(&node).await;
     assert!(reported.contains("the kubelet has just started"), "{reported}");
     assert_eq!(names(&node.geometry(0)), ["3g.20gb", "3g.20gb"]);

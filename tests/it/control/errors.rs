@@ -156,7 +156,7 @@ fn instance_costs_three_calls_once_its_profile_is_known() {
 #[tokio::test]
 #[expect(
     clippy::disallowed_methods,
-    reason = "the test that starts this one has no other way to tell it"
+    reason = "the test that starts this process passes its input in the environment"
 )]
 async fn creates_on_request() {
     let Ok(library) = std::env::var("OCTAVO_TEST_CREATES_WITH") else {

@@ -31,7 +31,7 @@ fn manifests_equal_rendered_chart() {
         let differs = differs.enumerate().find(|(_, (one, other))| one != other);
         assert!(
             committed == rendered,
-            "deploy/{file} is not what the chart says now (`hack/render.sh` renders it; read the diff): {differs:?}"
+            "deploy/{file} differs from the chart (`hack/render.sh` renders it; review the diff): {differs:?}"
         );
     }
 }
@@ -228,7 +228,7 @@ fn every_value_is_documented_in_schema_and_tested() {
     let known: BTreeSet<&String> = schema["properties"].as_object().unwrap().keys().collect();
     let ours: BTreeSet<&String> = defaults.as_object().unwrap().keys().collect();
     let more: Vec<_> = known.symmetric_difference(&ours).collect();
-    assert_eq!(more, [&"global"], "what helm itself gives is the one value that is not ours");
+    assert_eq!(more, [&"global"], "helm itself adds only this value");
     let agent: BTreeSet<&String> =
         schema["$defs"]["agent"]["properties"].as_object().unwrap().keys().collect();
     let ours: BTreeSet<&String> = defaults["agent"].as_object().unwrap().keys().collect();

@@ -33,7 +33,7 @@ fn documented_removal_waits_for_agents_of_all_pools() {
                 looked += 1;
             }
         }
-        assert!(looked > 0, "{name} says nothing of it");
+        assert!(looked > 0, "{name} does not describe it");
         // The name of one DaemonSet covers all agents only without pools.
         assert!(!text.contains("rollout status daemonset octavo"), "{name}");
     }

@@ -35,7 +35,7 @@ fn fits(term: &Value, labels: &Labels) -> bool {
             "In" => among(),
             "NotIn" => !among(),
             "Exists" => value.is_some(),
-            other => panic!("{other} is not looked at here"),
+            other => panic!("{other} is not supported by this test"),
         }
     })
 }

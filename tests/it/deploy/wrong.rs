@@ -187,7 +187,7 @@ fn invalid_values_are_rejected_with_their_location() {
         let (chart, file) = (chart.to_str().unwrap(), file.to_str().unwrap());
         let output = helm(&["template", "octavo", chart, "--values", file]);
         let errors = String::from_utf8(output.stderr).unwrap();
-        assert!(!output.status.success(), "taken: {values}");
+        assert!(!output.status.success(), "accepted: {values}");
         assert!(errors.contains(reported), "{values}: {errors}");
     }
 }

@@ -135,7 +135,7 @@ async fn i12_message_from_newer_agent_is_read_and_forwarded_completely() {
     let watch = client(&aggregator).await.watch(v1::WatchRequest { nodes }).await;
     let first = watch.unwrap().into_inner().message().await.unwrap().unwrap();
     let Some(Event::Node(node_event)) = first.event else {
-        panic!("{first:?} is no node");
+        panic!("{first:?} is not a node");
     };
     let node_event: Parts = node_event
         .parts

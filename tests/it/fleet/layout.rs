@@ -163,7 +163,7 @@ async fn device_in_use_blocks_layout_and_blocker_is_shown() {
         let text = text.as_str().unwrap();
         assert!(text.contains("is in use: ") && text.contains("pid 4711"), "{text}");
     }
-    assert_eq!(instances(&machine, 1), 1, "what is in use stays");
+    assert_eq!(instances(&machine, 1), 1, "an instance in use was destroyed");
     let samples = [
         "octavo_layout_state{state=\"blocked\"} 1",
         "octavo_layout_info{layout=\"both\",reason=\"blocked\"} 1",

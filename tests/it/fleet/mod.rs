@@ -70,7 +70,7 @@ impl Machine {
     }
 
     /// Labels of a oneshot agent on the machine, in the form of the API.
-    fn labelled(&self) -> Value {
+    fn labeled(&self) -> Value {
         let output = self.agent_once(&[]);
         let text = String::from_utf8(output.stdout).unwrap();
         // An empty line ends the label set.
@@ -85,9 +85,9 @@ impl Machine {
 
 /// Waits until the API shows a node as the programs do on its machine, and returns the node.
 async fn agreed(api: &Api, node: &str, machine: &Machine) -> Value {
-    let (inventory, labels) = (machine.inspected(), machine.labelled());
+    let (inventory, labels) = (machine.inspected(), machine.labeled());
     api.node(node, |shown| {
-        to_newcomers(&shown["inventory"], &inventory) == inventory
+        as_read_by_new_program(&shown["inventory"], &inventory) == inventory
             && shown["labels"] == labels
             && shown["connected"] == true
     })
@@ -96,10 +96,10 @@ async fn agreed(api: &Api, node: &str, machine: &Machine) -> Value {
 
 /// Removes what a newly started program cannot know: facts of a failing device that were read before it failed, and the
 /// call that detected the failure.
-fn to_newcomers(shown: &Value, newcomer: &Value) -> Value {
+fn as_read_by_new_program(shown: &Value, new_inventory: &Value) -> Value {
     let mut shown = shown.clone();
     let devices = shown["devices"].as_array_mut().unwrap();
-    let known = newcomer["devices"].as_array().unwrap();
+    let known = new_inventory["devices"].as_array().unwrap();
     for (device, known) in devices.iter_mut().zip(known) {
         if device["condition"]["state"] == "failing" {
             let fields = device.as_object_mut().unwrap();

@@ -46,7 +46,7 @@ async fn follows(machine: &Machine, api: &Api, _agent: Program) {
     assert_eq!((&node["state"], &node["devices"]["unavailable"]), (&json!("degraded"), &json!(1)));
     let lost = &node["inventory"]["devices"][1];
     assert_eq!(lost["condition"]["state"], "failing");
-    assert_eq!(lost["memoryMiB"], 81559, "what was known of it is forgotten");
+    assert_eq!(lost["memoryMiB"], 81559, "the last known memory is lost");
 }
 
 #[tokio::test]

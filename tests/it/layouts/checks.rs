@@ -32,7 +32,7 @@ pub(crate) fn machines() -> Vec<Inventory> {
 pub(crate) fn check(text: &str, machines: &[Inventory]) -> bool {
     match parse(text) {
         Err(errors) => {
-            assert!(!errors.is_empty(), "refused without a word");
+            assert!(!errors.is_empty(), "rejected without a message");
             for error in &errors {
                 within(text, error.position(), &error.to_string());
                 render(("f", text), error.position(), ("error", error));

@@ -50,7 +50,7 @@ impl CommandResult {
     #[track_caller]
     pub(crate) fn expect_output(self, text: &str) -> Self {
         let reported = self.err.contains(text) || self.out.contains(text);
-        assert!(reported, "{text:?} was not said: {self:#?}");
+        assert!(reported, "{text:?} is not in the output: {self:#?}");
         self
     }
 }

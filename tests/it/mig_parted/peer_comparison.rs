@@ -82,7 +82,7 @@ const ROWS: &[Row] = &[
         Same,
     ),
     (
-        "one GPU only, the other is nobody's business",
+        "one GPU only, the other is unchanged",
         "  - {board: A100_40GB, count: 2, mig: enabled, instances: [{profile: 2g.10gb}]}\n",
         "  - {devices: [1], mig-enabled: true, mig-devices: {1g.5gb: 4}}\n",
         Same,
@@ -154,7 +154,7 @@ const ROWS: &[Row] = &[
         TheyBreak,
     ),
     (
-        "a GPU instance without a compute instance in the way",
+        "a blocking GPU instance without a compute instance",
         "  - {board: A100_40GB, mig: enabled, instances: [{profile: 4g.20gb, compute: []}]}\n",
         "  - {devices: all, mig-enabled: true, mig-devices: {1g.5gb: 7}}\n",
         OnlyOurs,

@@ -97,7 +97,7 @@ fn each_panel_has_own_position_description_and_selected_source() {
             "{title}"
         );
         let targets = panel["targets"].as_array().unwrap();
-        assert!(!targets.is_empty(), "{title} asks nothing");
+        assert!(!targets.is_empty(), "{title} has no query");
         let letters: BTreeSet<&str> =
             targets.iter().map(|target| target["refId"].as_str().unwrap()).collect();
         assert_eq!(letters.len(), targets.len(), "{title}");

@@ -241,11 +241,11 @@ fn faults(query: &str, shown: &[String], served: &(ExposedMetrics, ExposedMetric
     let mut all = BTreeSet::from(["le".to_owned()]);
     let series = series(query);
     if series.is_empty() {
-        wrong.push(format!("it asks for nothing of ours: {query}"));
+        wrong.push(format!("the query uses no metric of Octavo: {query}"));
     }
     for (name, after) in series {
         let Some(labels) = labels(name, served) else {
-            wrong.push(format!("nobody serves {name}: {query}"));
+            wrong.push(format!("no program serves {name}: {query}"));
             continue;
         };
         for (label, operator, value) in matchers(after) {

@@ -85,7 +85,7 @@ fn receive(receiver: &mut Option<Receiver>, message: v1::FromAgent) -> Aggregato
     let message = parse_from_agent(message).unwrap();
     let Some(known) = receiver else {
         let FromAgent::Hello(hello) = message else {
-            panic!("{message:?} is no greeting");
+            panic!("{message:?} is not a greeting");
         };
         let (new, answer) = Receiver::new(&hello);
         *receiver = Some(new);

@@ -90,7 +90,7 @@ async fn short_lived_and_filtered_changes_are_not_sent() {
     assert_eq!(reader.next().await.event, "synced");
     // Changes outside the filter are not sent; a following one inside is.
     fixture.write(&[profile("a", "large", LABEL, L4), profile("a", "twice", LABEL, L4)]);
-    aggregator.judged_again("b/twice").await;
+    aggregator.checked_again("b/twice").await;
     fixture.cluster.send_replace(followed([node("gpu-1", &[(LABEL, L4)])]));
     let shown = [reader.next().await, reader.next().await];
     assert_eq!(shown.each_ref().map(short), ["profile a/large", "profile a/twice"]);
@@ -127,7 +127,7 @@ impl Aggregator {
     }
 
     /// Waits until this profile is removed.
-    async fn judged_again(&self, gone: &str) {
+    async fn checked_again(&self, gone: &str) {
         let (namespace, name) = gone.split_once('/').unwrap();
         let path = format!("/api/v1/profiles/{namespace}/{name}");
         let status = async || self.get(&path).await.status;

@@ -184,10 +184,10 @@ async fn outdated_data_is_marked_and_invalid_file_keeps_previous_profiles() {
     let list = aggregator.get("/api/v1/profiles").await.json();
     assert_eq!(list.get("notice"), None);
     fixture.cluster.send_modify(|followed| {
-        Arc::make_mut(followed).error = Some("the API server is away".to_owned());
+        Arc::make_mut(followed).error = Some("the API server is unavailable".to_owned());
     });
     std::fs::write(fixture.path(), "kind: Pod\n").unwrap();
-    let expected = "the API server is away; cannot use the profiles in ";
+    let expected = "the API server is unavailable; cannot use the profiles in ";
     let profiles = async || aggregator.get("/api/v1/profiles").await.json();
     let list = until_async(expected, profiles, |list| {
         let notice = list["notice"].as_str();

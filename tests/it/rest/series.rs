@@ -90,8 +90,8 @@ async fn series_have_common_times_and_null_for_gaps() {
         aggregator.get("/api/v1/series?groupBy=all&window=24h&metric=power&step=1m").await.json();
     // The minute has two samples: 640 and 480 W.
     assert_eq!(rows(&day), [json!([null, null, null, [null, 560]])]);
-    let labelled = "/api/v1/series?groupBy=node&selector=octavo.dev/type%3Dnvidia-l4-24gb";
-    assert_eq!(rows(&aggregator.get(labelled).await.json()).len(), 2);
+    let labeled = "/api/v1/series?groupBy=node&selector=octavo.dev/type%3Dnvidia-l4-24gb";
+    assert_eq!(rows(&aggregator.get(labeled).await.json()).len(), 2);
 }
 
 #[tokio::test]

@@ -147,8 +147,9 @@ async fn req_003_rows_name_hardware_profiles_and_availability() {
     assert_eq!(of("H100 80GB")["profiles"], Value::Null);
 
     // NFR-003: profiles are named only to users who may list them.
-    let sight = Visibility { types: VisibleTypes::All, nodes: false, profiles: false, pods: false };
-    let answer = aggregator.post_as(sight, SLO, &request).await;
+    let visibility =
+        Visibility { types: VisibleTypes::All, nodes: false, profiles: false, pods: false };
+    let answer = aggregator.post_as(visibility, SLO, &request).await;
     assert!(!answer.body.contains("premium"), "{}", answer.body);
     assert!(answer.body.contains("hardwareprofiles"), "{}", answer.body);
 }

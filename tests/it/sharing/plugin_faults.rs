@@ -304,13 +304,13 @@ fn gpu_lost_during_many_requests_yields_no_wrong_id() {
     let _agent = rig.agent(&shared(8), &[]);
     rig.kubelet.await_count(GPU, 64);
     let slot = rig.node.machine.world().slot_of_index(3).unwrap();
-    let mut given: Vec<Pod> = Vec::new();
+    let mut allocated: Vec<Pod> = Vec::new();
     for number in 0..60 {
         if number == 20 {
             rig.node.machine.change(|world| world.lose_gpu(slot));
         }
         match rig.kubelet.admit(&format!("pod-{number}"), GPU, 1) {
-            Ok(pod) => given.push(pod),
+            Ok(pod) => allocated.push(pod),
             Err(error) => assert!(
                 error.message().contains("is not healthy")
                     || error.message().contains("not enough"),
@@ -318,9 +318,9 @@ fn gpu_lost_during_many_requests_yields_no_wrong_id() {
             ),
         }
     }
-    let ids: BTreeSet<&String> = given.iter().flat_map(|pod| &pod.ids).collect();
-    assert_eq!(ids.len(), given.len());
-    assert!(given.len() >= 48, "{}", given.len());
+    let ids: BTreeSet<&String> = allocated.iter().flat_map(|pod| &pod.ids).collect();
+    assert_eq!(ids.len(), allocated.len());
+    assert!(allocated.len() >= 48, "{}", allocated.len());
 }
 
 #[test]

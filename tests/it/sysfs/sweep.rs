@@ -167,11 +167,11 @@ fn sweep(directory: &Path, least: usize) {
     assert!(all.len() > least, "{} paths", all.len());
     for path in &all {
         for fault in Fault::ALL {
-            let Some(spell) = fault.inject(&directory.join(path)) else {
+            let Some(guard) = fault.inject(&directory.join(path)) else {
                 continue;
             };
             check(&observe(directory), &before, path, fault);
-            drop(spell);
+            drop(guard);
         }
     }
     assert_eq!(observe(directory), before);

@@ -67,8 +67,8 @@ async fn blocking_pod_is_named() {
     let problem = Problem::documented("in_use_by_a_pod");
     let node = Arc::new(Node::new(pods::GPUS));
     let held = pods::partition(&node, 1);
-    let given = vec![("nvidia.com/mig-3g.20gb".to_owned(), held)];
-    let _kubelet = pods::listen(&node, given);
+    let allocated = vec![("nvidia.com/mig-3g.20gb".to_owned(), held)];
+    let _kubelet = pods::listen(&node, allocated);
     problem.assert_quoted("log", &pods::apply_once(&node).await);
     assert_eq!(names(&node.geometry(1)), ["3g.20gb", "3g.20gb"]);
 }

@@ -93,8 +93,8 @@ impl Kubelet {
     }
 
     pub(super) fn give_unrecorded(&self, pod: &str, resource: &str, ids: &[String]) {
-        let given = (resource.to_owned(), ids.to_vec());
-        self.pods.lock().unwrap().insert(pod.to_owned(), given);
+        let allocated = (resource.to_owned(), ids.to_vec());
+        self.pods.lock().unwrap().insert(pod.to_owned(), allocated);
     }
 
     /// Removes a pod.

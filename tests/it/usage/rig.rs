@@ -242,7 +242,7 @@ pub(super) fn adds_up(seen: &UsageObservation) {
             .map(octavo_model::quantity::Mebibytes::get)
             .sum();
         let rest = device.unattributed().unwrap().get();
-        assert_eq!(device.memory, reading.memory, "the driver is contradicted");
+        assert_eq!(device.memory, reading.memory, "the memory differs from the driver's");
         assert_eq!(sum + rest, reading.memory.unwrap().used.get(), "{device:#?}");
         let mut pids: Vec<u32> = device
             .units
@@ -253,6 +253,6 @@ pub(super) fn adds_up(seen: &UsageObservation) {
         let count = pids.len();
         pids.sort_unstable();
         pids.dedup();
-        assert_eq!(pids.len(), count, "somebody is attributed twice: {device:#?}");
+        assert_eq!(pids.len(), count, "a process is attributed twice: {device:#?}");
     }
 }

@@ -160,7 +160,7 @@ async fn dcgm_dashboards_find_their_names_and_labels_and_no_value_twice() {
         "{busy:?}"
     );
     let xids = gpus("XID_ERRORS");
-    assert_eq!(xids.len(), 1, "who reported none has none: {xids:?}");
+    assert_eq!(xids.len(), 1, "GPUs without Xids have series: {xids:?}");
     assert!(xids[0].contains("{gpu=\"2\"") && xids[0].ends_with(" 43.0"), "{xids:?}");
     let part = gpus("FB_USED").into_iter().find(|line| line.contains("GPU_I_PROFILE=\"3g.40gb\""));
     let part = part.unwrap();

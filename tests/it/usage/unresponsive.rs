@@ -33,7 +33,7 @@ async fn last_data_of_a_slow_or_unavailable_kubelet_stays_until_it_is_back() {
         "{:?}",
         seen.usage.missing
     );
-    assert!(!seen.usage.are_allocations_unknown, "the last ones are known");
+    assert!(!seen.usage.are_allocations_unknown, "the last allocations are unknown");
     adds_up(&seen);
     rig.kubelet.listen();
     observer.until(|seen| seen.answered.kubelet && seen.usage.missing.is_empty()).await;

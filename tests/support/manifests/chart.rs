@@ -22,7 +22,7 @@ pub(crate) fn tools() -> PathBuf {
     watch();
     let output = Command::new(script).stderr(Stdio::inherit()).output();
     let output = output.unwrap();
-    assert!(output.status.success(), "`make setup` says what is missing");
+    assert!(output.status.success(), "`make setup` lists what is missing");
     PathBuf::from(String::from_utf8(output.stdout).unwrap().trim_end())
 }
 

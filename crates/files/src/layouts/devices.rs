@@ -68,7 +68,10 @@ fn criteria(node: &YamlNode, findings: &mut Findings) -> Option<Criteria> {
 }
 
 /// Distinguishes an absent value, which is valid, from one that cannot be parsed.
-#[expect(clippy::option_option, reason = "whether it could be read, and whether it is there")]
+#[expect(
+    clippy::option_option,
+    reason = "the outer option is None if the value is invalid, the inner one if it is absent"
+)]
 pub(super) fn transpose_optional<T>(read: Option<Option<T>>) -> Option<Option<T>> {
     read.map_or(Some(None), |value| value.map(Some))
 }

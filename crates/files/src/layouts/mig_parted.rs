@@ -96,7 +96,10 @@ fn selector(index: Option<Vec<IndexRange>>, filter: Option<Vec<DeviceFilter>>) -
 }
 
 /// The inner `None` means all devices.
-#[expect(clippy::option_option, reason = "whether it could be read, and whether it is there")]
+#[expect(
+    clippy::option_option,
+    reason = "the outer option is None if the value is invalid, the inner one if it is absent"
+)]
 fn indices(node: &YamlNode, findings: &mut Findings) -> Option<Option<Vec<IndexRange>>> {
     if scalar::text(node) == Some("all") {
         return Some(None);
@@ -117,7 +120,10 @@ fn indices(node: &YamlNode, findings: &mut Findings) -> Option<Option<Vec<IndexR
 }
 
 /// The inner `None` means all devices: no filter, an empty text or an empty list.
-#[expect(clippy::option_option, reason = "whether it could be read, and whether it is there")]
+#[expect(
+    clippy::option_option,
+    reason = "the outer option is None if the value is invalid, the inner one if it is absent"
+)]
 fn filters(node: &YamlNode, findings: &mut Findings) -> Option<Option<Vec<DeviceFilter>>> {
     if node.is_null() || scalar::text(node) == Some("") {
         return Some(None);

@@ -121,17 +121,17 @@ impl HoldingHistory {
         let interval = |began, until, is_end| {
             HoldingInterval::new(age_seconds(began, since), age_seconds(began, until), is_end)
         };
-        let mut spells: Vec<HoldingInterval> =
+        let mut intervals: Vec<HoldingInterval> =
             ended.map(|(began, ended, _)| interval(*began, *ended, true)).collect();
-        let samples = u32::try_from(spells.len()).unwrap_or(u32::MAX);
+        let samples = u32::try_from(intervals.len()).unwrap_or(u32::MAX);
         if samples < MIN_ENDS {
             return WaitEstimate::Unknown(Unknown::TooFew { ended: samples, since });
         }
         let here = works.values().filter(|work| work.began < now);
-        spells.extend(here.map(|work| interval(work.began, now, false)));
+        intervals.extend(here.map(|work| interval(work.began, now, false)));
         let usable = works.values().filter(|work| work.is_usable);
         let ages: Vec<u64> = usable.map(|work| age_seconds(work.began, now)).collect();
-        let hazard = CumulativeHazard::estimate(&spells);
+        let hazard = CumulativeHazard::estimate(&intervals);
         let by = |chance: Quantile| {
             let seconds = i64::try_from(hazard.time_to_first_end(&ages, chance)?).ok()?;
             now.checked_add(seconds)
@@ -248,7 +248,7 @@ mod tests {
         let one = resource(1);
         let history = learned((1..=600).map(|number| left(&one, number * 600)));
         let WaitEstimate::Likely { samples, since, .. } = guess(&history, &one, 360_060) else {
-            panic!("nothing is said")
+            panic!("no estimate")
         };
         assert_eq!((samples, since), (512, 88 * 600 + 1));
     }

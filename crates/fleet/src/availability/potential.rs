@@ -92,11 +92,11 @@ pub struct Fragmentation {
 const MAX_CATALOGS: usize = 64;
 const MAX_STATES_PER_CATALOG: usize = 1024;
 
-/// Potential capacity of `device`, where `given` are the UUIDs of units allocated to containers. `None` if the device
+/// Potential capacity of `device`, where `allocated` are the UUIDs of units allocated to containers. `None` if the device
 /// cannot be repartitioned or its use is unknown.
 pub(super) fn potential_of(
     device: &Device,
-    given: &BTreeSet<&str>,
+    allocated: &BTreeSet<&str>,
     known: &mut PotentialCache,
 ) -> Option<Arc<IdleDevice>> {
     let state = device.mig.state()?;
@@ -104,7 +104,7 @@ pub(super) fn potential_of(
         return None;
     }
     let key = if device.mig.is_enabled() {
-        partitioned(device, state, given)?
+        partitioned(device, state, allocated)?
     } else {
         let is_free = device.processes.is_empty();
         let whole = DeviceResource::for_vendor(Vendor::Nvidia)?;
@@ -173,7 +173,7 @@ fn fragmentation(
 fn partitioned(
     device: &Device,
     state: &MigState,
-    given: &BTreeSet<&str>,
+    allocated: &BTreeSet<&str>,
 ) -> Option<DeviceUseState> {
     let Some(MigTarget::Enabled(instances)) = current_target(state) else {
         return None;
@@ -182,7 +182,7 @@ fn partitioned(
         let used = device.usage().of(instance, state);
         let uuids = instance.compute_instances.iter();
         let mut uuids = uuids.filter_map(|compute| compute.uuid.as_ref());
-        let is_had = uuids.any(|uuid| given.contains(uuid.as_str()));
+        let is_had = uuids.any(|uuid| allocated.contains(uuid.as_str()));
         !is_had && matches!(used, InstanceUse::Idle | InstanceUse::NoComputeInstance)
     };
     let idle: Vec<&GpuInstance> = state.gpu_instances.iter().filter(is_idle).collect();

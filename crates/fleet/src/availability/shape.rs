@@ -84,10 +84,10 @@ impl Shape {
             return Self::AmdPartition(part.to_owned());
         }
         let product = product.filter(|_| name.starts_with(NVIDIA)).unwrap_or("");
-        let (_, profile, says_shared) = parse_product_label(product);
+        let (_, profile, has_shared_suffix) = parse_product_label(product);
         match profile {
-            Some(profile) => Self::mig(profile, is_shared || says_shared),
-            None if is_shared || says_shared => Self::TimeSlice,
+            Some(profile) => Self::mig(profile, is_shared || has_shared_suffix),
+            None if is_shared || has_shared_suffix => Self::TimeSlice,
             None => Self::Device,
         }
     }

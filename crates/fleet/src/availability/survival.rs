@@ -57,14 +57,14 @@ pub(super) struct CumulativeHazard {
 
 impl CumulativeHazard {
     /// Estimates the hazard from observed holdings.
-    pub(super) fn estimate(spells: &[HoldingInterval]) -> Self {
-        let mut entered: Vec<u64> = spells.iter().map(|spell| spell.entered).collect();
-        let mut left: Vec<u64> = spells.iter().map(|spell| spell.left).collect();
+    pub(super) fn estimate(intervals: &[HoldingInterval]) -> Self {
+        let mut entered: Vec<u64> = intervals.iter().map(|interval| interval.entered).collect();
+        let mut left: Vec<u64> = intervals.iter().map(|interval| interval.left).collect();
         entered.sort_unstable();
         left.sort_unstable();
         let mut ends: BTreeMap<u64, u32> = BTreeMap::new();
-        for spell in spells.iter().filter(|spell| spell.ended) {
-            let count = ends.entry(spell.left).or_default();
+        for interval in intervals.iter().filter(|interval| interval.ended) {
+            let count = ends.entry(interval.left).or_default();
             *count = count.saturating_add(1);
         }
         let mut sum = 0.0;
@@ -148,17 +148,17 @@ mod tests {
         assert_eq!(even(&hazard, &[]), None);
         assert_eq!(even(&CumulativeHazard::default(), &[0, 0]), None);
         // Most continue, so that fewer than half are known to end at all.
-        let mut spells = whole([10, 20, 30]);
-        spells.extend([HoldingInterval::new(0, 1000, false); 20]);
-        assert_eq!(even(&CumulativeHazard::estimate(&spells), &[0]), None);
+        let mut intervals = whole([10, 20, 30]);
+        intervals.extend([HoldingInterval::new(0, 1000, false); 20]);
+        assert_eq!(even(&CumulativeHazard::estimate(&intervals), &[0]), None);
     }
 
     #[test]
     fn delayed_entry_is_not_a_complete_holding() {
         // Half are short and half last a day; the long ones were nearly over when first observed.
-        let mut spells = whole((0..40).map(|number| 60 + number));
-        spells.extend((0..40).map(|number| HoldingInterval::new(86_000, 86_400 + number, true)));
-        let hazard = CumulativeHazard::estimate(&spells);
+        let mut intervals = whole((0..40).map(|number| 60 + number));
+        intervals.extend((0..40).map(|number| HoldingInterval::new(86_000, 86_400 + number, true)));
+        let hazard = CumulativeHazard::estimate(&intervals);
         let old = even(&hazard, &[86_100]).unwrap();
         assert!((300..340).contains(&old), "{old}");
         // If treated as complete, the short remainders of the long ones would distort the estimate.
@@ -218,7 +218,7 @@ mod tests {
         assert!((0.86..0.94).contains(&share(by_second)), "{by_second}");
     }
 
-    fn spells() -> impl Strategy<Value = Vec<HoldingInterval>> {
+    fn intervals() -> impl Strategy<Value = Vec<HoldingInterval>> {
         let one = (0..1000_u64, 0..1000_u64, any::<bool>());
         let one = one.prop_map(|(entered, lasted, ended)| {
             HoldingInterval::new(entered, entered.saturating_add(lasted), ended)
@@ -231,11 +231,11 @@ mod tests {
 
         #[test]
         fn estimates_are_monotonic(
-            spells in spells(),
+            intervals in intervals(),
             ages in prop::collection::vec(0..1500_u64, 0..8),
             another in 0..1500_u64,
         ) {
-            let hazard = CumulativeHazard::estimate(&spells);
+            let hazard = CumulativeHazard::estimate(&intervals);
             let (even, sure) = (hazard.time_to_first_end(&ages, Quantile::Median), hazard.time_to_first_end(&ages, Quantile::Ninetieth));
             // `None` sorts after every estimate.
             let late = |estimate: Option<u64>| estimate.unwrap_or(u64::MAX);
@@ -246,10 +246,10 @@ mod tests {
             let mut turned = ages;
             turned.reverse();
             prop_assert_eq!(hazard.time_to_first_end(&turned, Quantile::Median).is_some(), even.is_some());
-            let going_on: Vec<HoldingInterval> = spells.iter().map(|spell| HoldingInterval { ended: false, ..*spell }).collect();
+            let going_on: Vec<HoldingInterval> = intervals.iter().map(|interval| HoldingInterval { ended: false, ..*interval }).collect();
             prop_assert_eq!(CumulativeHazard::estimate(&going_on).time_to_first_end(&more, Quantile::Median), None);
             // The estimate lies within the observed range.
-            let longest = spells.iter().map(|spell| spell.left).max().unwrap_or(0);
+            let longest = intervals.iter().map(|interval| interval.left).max().unwrap_or(0);
             prop_assert!(even.is_none_or(|even| (1..=longest).contains(&even)));
         }
     }

@@ -202,9 +202,9 @@ fn mixed_node_types_are_separated_by_resource() {
         ]
     );
     // Without the agent the labels only report that there are several types.
-    let labelled = snapshot(vec![node("a", &[(TYPE, "mixed")], 4)], Vec::new());
+    let labeled = snapshot(vec![node("a", &[(TYPE, "mixed")], 4)], Vec::new());
     assert_eq!(
-        lines(&counted(&[], Some(&labelled))),
+        lines(&counted(&[], Some(&labeled))),
         ["mixed nvidia.com/gpu device: 4/4 taken 0 free 4"]
     );
 }

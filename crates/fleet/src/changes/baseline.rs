@@ -277,8 +277,8 @@ impl Baseline {
         let (state, units) = self.sharing.take().unzip();
         let needs_attention = sharing.needs_attention();
         // A node that begins to report an allocation as desired has not changed.
-        let is_news = state.as_ref().map_or(needs_attention, |state| *state != sharing.state);
-        if is_news {
+        let is_change = state.as_ref().map_or(needs_attention, |state| *state != sharing.state);
+        if is_change {
             let (from, to) = (state.as_ref().map(Reported::as_str), Some(sharing.state.as_str()));
             let change = Change::between(ChangeKind::Allocation, from, to);
             changes.push(change.because(sharing.message.as_deref()).attention(needs_attention));

@@ -60,8 +60,8 @@ pub fn draft(
     let identifiers = apply_counts(identifiers(&nodes, &resource), &request.counts)?;
     let taints = permanent_taints(&nodes);
     let tolerations = tolerations(&taints, request.tolerate.as_ref(), &mut remarks)?;
-    let labelled = snapshot.nodes.values().filter(|node| node.label(key_of_label) == Some(value));
-    let more = labelled.count().saturating_sub(nodes.len());
+    let labeled = snapshot.nodes.values().filter(|node| node.label(key_of_label) == Some(value));
+    let more = labeled.count().saturating_sub(nodes.len());
     if more > 0 {
         remarks.push(DraftNote::AdditionalNodes { nodes: more, type_name: type_name.clone() });
     }

@@ -81,7 +81,7 @@ fn selecting(key: &str, value: &str) -> HardwareProfile {
     }
 }
 
-fn judged(
+fn check_on(
     profile: &HardwareProfile,
     snapshot: &ClusterSnapshot,
 ) -> (Option<MatchingNodes>, Vec<Finding>) {
@@ -90,7 +90,7 @@ fn judged(
 }
 
 fn words(profile: &HardwareProfile, snapshot: &ClusterSnapshot) -> Vec<(&'static str, String)> {
-    let (_, findings) = judged(profile, snapshot);
+    let (_, findings) = check_on(profile, snapshot);
     let reported = findings.iter();
     reported.map(|one| (one.name(), format!("{one}. {}", one.remedy()))).collect()
 }
@@ -110,7 +110,7 @@ fn free_counts_workloads_that_fit() {
         ..ClusterPod::default()
     };
     snapshot.pods.insert(Arc::new(key), Arc::new(pod));
-    let (reach, findings) = judged(&profile(), &snapshot);
+    let (reach, findings) = check_on(&profile(), &snapshot);
     let reach = reach.unwrap();
     assert_eq!(findings, []);
     // Three devices are free on one node, and a workload takes two.
@@ -130,7 +130,7 @@ fn unschedulable_node_is_reached_but_not_free() {
     away.taints.push(taint("node.kubernetes.io/not-ready", ""));
     let mut changing = node("c", H200);
     changing.taints.push(taint("octavo.dev/repartitioning", ""));
-    let (reach, findings) = judged(&profile(), &snapshot([cordoned, away, changing]));
+    let (reach, findings) = check_on(&profile(), &snapshot([cordoned, away, changing]));
     let reach = reach.unwrap();
     assert_eq!(findings, []);
     assert_eq!((reach.nodes, reach.unavailable_nodes, reach.free), (3, 3, 0));
@@ -256,7 +256,7 @@ fn ac_011_profile_without_selector_accepts_every_type() {
         let key = format!("type.octavo.dev/{key}");
         mixed.labels.insert(key, count.to_owned());
     }
-    let (reach, findings) = judged(&generic, &snapshot([node("a", H200), node("b", T4), mixed]));
+    let (reach, findings) = check_on(&generic, &snapshot([node("a", H200), node("b", T4), mixed]));
     assert_eq!(findings, []);
     // Each workload that fits is counted either on nodes of one type or on nodes of several.
     let reach = reach.unwrap();
@@ -287,7 +287,7 @@ fn profile_without_devices_has_no_findings() {
     bare.taints.clear();
     bare.labels.clear();
     let cluster = snapshot([node("a", H200), node("b", T4), bare]);
-    let (reach, findings) = judged(&small, &cluster);
+    let (reach, findings) = check_on(&small, &cluster);
     // The taints keep it off accelerator nodes on purpose; it runs elsewhere.
     let found: Vec<(&str, FindingSeverity)> =
         findings.iter().map(|one| (one.name(), one.severity())).collect();

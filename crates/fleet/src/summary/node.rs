@@ -67,20 +67,20 @@ impl NodeSummary {
 
     /// Adds the allocation status that the node reports.
     #[must_use]
-    pub fn with_sharing(mut self, given: Option<SharingSummary>) -> Self {
-        let missed = given.as_ref().filter(|_| !self.types.is_empty());
-        if let Some(given) = missed.filter(|given| given.needs_attention()) {
+    pub fn with_sharing(mut self, sharing: Option<SharingSummary>) -> Self {
+        let missed = sharing.as_ref().filter(|_| !self.types.is_empty());
+        if let Some(sharing) = missed.filter(|sharing| sharing.needs_attention()) {
             self.state = self.state.max(NodeState::Attention);
-            self.reason = self.reason.or_else(|| Some(given.why()));
+            self.reason = self.reason.or_else(|| Some(sharing.why()));
         }
-        self.sharing = match (self.sharing, given.as_ref().map(|given| given.time_slicing)) {
+        self.sharing = match (self.sharing, sharing.as_ref().map(|sharing| sharing.time_slicing)) {
             // There is no device that could be shared.
             (Sharing::None, _) => Sharing::None,
             (_, Some(TimeSlicingExtent::All)) => Sharing::TimeSlicing,
             (_, Some(TimeSlicingExtent::Some)) => Sharing::Mixed,
             (sharing, Some(TimeSlicingExtent::None) | None) => sharing,
         };
-        self.sharing_status = given;
+        self.sharing_status = sharing;
         self
     }
 

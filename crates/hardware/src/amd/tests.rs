@@ -67,9 +67,13 @@ fn node_with_unknown_chip_id_is_not_assigned() {
     let known = [("0000:05:00.0", Some("0000000000000009"))];
     assert!(minors(&[&stranger], &known)[0].is_empty());
     let own = node(0x0900, 9, 128);
-    assert_eq!(minors(&[&own], &known), [[128]], "it moved, and is known by its chip");
+    assert_eq!(
+        minors(&[&own], &known),
+        [[128]],
+        "a device at a new address is identified by its chip"
+    );
     let twice = [known[0], ("0000:06:00.0", known[0].1)];
-    assert!(minors(&[&own], &twice).iter().all(Vec::is_empty), "two chips of one id");
+    assert!(minors(&[&own], &twice).iter().all(Vec::is_empty), "two chips with the same ID");
 }
 
 #[test]

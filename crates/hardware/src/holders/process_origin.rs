@@ -108,7 +108,7 @@ mod tests {
     fn running_pods_require_all_processes_to_be_visible() {
         let directory = tempfile::tempdir().unwrap();
         let root = directory.path();
-        assert!(pods(root).is_err(), "no thread of the kernel is seen");
+        assert!(pods(root).is_err(), "kernel threads are not visible");
         let put = |pid: &str, name: &str, text: &str| {
             fs::create_dir_all(root.join(pid)).unwrap();
             fs::write(root.join(pid).join(name), text).unwrap();
@@ -124,15 +124,15 @@ mod tests {
         put("9", "cgroup", &format!("3:cpu:{path}\n0::/\n"));
         assert_eq!(pods(root).unwrap(), BTreeSet::from([UID.to_owned()]));
         fs::create_dir_all(root.join("10/cgroup")).unwrap();
-        assert!(pods(root).is_err(), "one that cannot be read");
+        assert!(pods(root).is_err(), "the control group of a process is unreadable");
     }
 
     #[test]
     fn foreign_pid_namespace_is_detected() {
         let directory = tempfile::tempdir().unwrap();
         let root = directory.path();
-        assert!(!is_other_pid_namespace(root), "nothing is told");
-        assert!(!is_other_pid_namespace(Path::new("/proc")), "its own");
+        assert!(!is_other_pid_namespace(root), "the namespace is unknown");
+        assert!(!is_other_pid_namespace(Path::new("/proc")), "the own namespace");
         symlink("4294967295", root.join("self")).unwrap();
         assert!(is_other_pid_namespace(root));
         fs::remove_file(root.join("self")).unwrap();

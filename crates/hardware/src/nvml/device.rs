@@ -42,8 +42,8 @@ struct StaticProperties {
 }
 
 impl StaticProperties {
-    /// Returns whether the values can be cached for the driver's life. Every device has a UUID and a name, whatever a
-    /// single response says.
+    /// Returns whether the values can be cached for the driver's life. Every device has a UUID and a name, even if a
+    /// single response lacks them.
     fn is_complete(&self) -> bool {
         self.problems.is_empty() && self.uuid.is_some() && self.product_name.is_some()
     }

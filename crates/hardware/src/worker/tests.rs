@@ -68,9 +68,9 @@ impl Fake {
     }
 
     fn events(&self) -> mpsc::Sender<Result<EventWait, DriverError>> {
-        let (say, hear) = mpsc::channel();
-        self.lock().events = Some(hear);
-        say
+        let (sender, receiver) = mpsc::channel();
+        self.lock().events = Some(receiver);
+        sender
     }
 
     fn spawn(&self) -> DriverHandle {
@@ -104,9 +104,9 @@ impl Drop for Hold {
         let mut state = self.0.lock();
         state.held -= 1;
         if state.held == 0
-            && let Some(say) = state.let_go.take()
+            && let Some(sender) = state.let_go.take()
         {
-            let _receiver_dropped = say.send(());
+            let _receiver_dropped = sender.send(());
         }
     }
 }
@@ -166,8 +166,8 @@ impl GpuDriver for FakeDriver {
 
     fn events(&mut self, _: &CallRecord) -> Result<Option<Box<dyn EventSource>>, DriverError> {
         let events = self.0.0.lock().events.take();
-        let source = |hear| Box::new(FakeEvents(Hold::new(&self.0.0), hear));
-        Ok(events.map(|hear| source(hear) as Box<dyn EventSource>))
+        let source = |receiver| Box::new(FakeEvents(Hold::new(&self.0.0), receiver));
+        Ok(events.map(|receiver| source(receiver) as Box<dyn EventSource>))
     }
 
     fn controls<'a>(&'a mut self, _: &[PciAddress]) -> Vec<Box<dyn GpuControl + 'a>> {
@@ -179,8 +179,8 @@ struct FakeEvents(Hold, Receiver<Result<EventWait, DriverError>>);
 
 impl EventSource for FakeEvents {
     fn wait(&mut self) -> Result<EventWait, DriverError> {
-        if let Some(say) = self.0.0.lock().waiting.take() {
-            let _receiver_dropped = say.send(());
+        if let Some(sender) = self.0.0.lock().waiting.take() {
+            let _receiver_dropped = sender.send(());
         }
         self.1.recv().unwrap_or(Err(MISMATCH))
     }
@@ -356,8 +356,8 @@ async fn driver_is_released_with_the_last_handle() {
     let fake = Fake::with_driver("570.1");
     let handle = fake.spawn();
     handle.observe().await;
-    let (say, let_go) = oneshot::channel();
-    fake.lock().let_go = Some(say);
+    let (sender, let_go) = oneshot::channel();
+    fake.lock().let_go = Some(sender);
     drop(handle.clone());
     assert_eq!(handle.observe().await.nvml, ready("570.1"));
     drop(handle);

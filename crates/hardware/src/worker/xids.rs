@@ -83,7 +83,7 @@ mod tests {
         let stored = xids.since(0);
         assert_eq!(stored.len(), MAX_XIDS);
         assert_eq!(stored.last(), Some(&xid(9_999)));
-        assert!(stored.contains(&xid(48)), "what goes on is not forgotten");
+        assert!(stored.contains(&xid(48)), "a recurring Xid is dropped");
         assert_eq!((xids.last_seen.len(), xids.order.len()), (MAX_XIDS, MAX_XIDS));
     }
 }

@@ -319,7 +319,7 @@ mod tests {
         ends.node(WatchUpdate::Bookmark).await;
         let third = ends.next().await;
         assert!(Arc::ptr_eq(&second.snapshot, &third.snapshot), "nothing changed");
-        assert!(third.current_at > second.current_at, "and that was heard");
+        assert!(third.current_at > second.current_at, "the bookmark does not confirm the snapshot");
         ends.node(WatchUpdate::Reset(vec![node("node-c")])).await;
         ends.pod(WatchUpdate::Reset(Vec::new())).await;
         assert_eq!(names(&*ends.next().await), (vec!["node-c"], vec![]));

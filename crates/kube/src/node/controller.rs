@@ -180,7 +180,7 @@ mod tests {
             assert!(is_seen);
         };
         tokio::select! {
-            () = controller.run() => panic!("the link is not dropped"),
+            () = controller.run() => panic!("the controller ends before its handle is dropped"),
             () = test_steps => {}
         }
         drop(handle);

@@ -121,7 +121,7 @@ mod tests {
         let socket = directory.path().join("nvidia-gpu.sock");
         let gpu = ResourceName::gpu();
         let look = || find_live_plugins(directory.path(), [(gpu.clone(), true)]);
-        assert_eq!(look().await[&gpu], LivePlugins::default(), "nobody");
+        assert_eq!(look().await[&gpu], LivePlugins::default(), "no plugin");
         let listener = UnixListener::bind(&socket).unwrap();
         SockRef::from(&listener).listen(0).unwrap();
         let mut waiting = Vec::new();

@@ -72,7 +72,7 @@ impl PluginDir {
         let inotify = inotify::init(flags).map_err(std::io::Error::from);
         #[expect(
             deprecated,
-            reason = "what replaces it is unsafe; an OwnedFd stays what it is and open, which is all that is asked"
+            reason = "the replacement is unsafe; an OwnedFd fulfills its conditions: the descriptor stays valid and open"
         )]
         let inotify = inotify.and_then(AsyncFd::new);
         if let Err(error) = &inotify {

@@ -172,12 +172,12 @@ impl DevicePlugin for Service {
         let requests = request.into_inner().container_requests;
         let requests: Vec<Vec<String>> = requests.into_iter().map(|one| one.devices_ids).collect();
         let allocation = self.gate.allocate(&self.resource, &requests);
-        let given = allocation.map_err(|refusal| {
+        let allocated = allocation.map_err(|refusal| {
             warn!(resource = %self.resource, error = %refusal, "allocation rejected");
             status(&refusal)
         })?;
         let mut responses = Vec::new();
-        for ids in given {
+        for ids in allocated {
             info!(resource = %self.resource, ids = %join(ids.iter(), ", "), "devices allocated");
             let response = self.responder.response_for_ids(&ids);
             responses.push(response.map_err(|error| Status::internal(error.to_string()))?);

@@ -75,7 +75,7 @@ pub struct CloudOffer {
     pub sources: &'static [&'static str],
 }
 
-#[expect(clippy::ref_option, reason = "serde calls it so")]
+#[expect(clippy::ref_option, reason = "serde requires this signature")]
 fn serialize_count<S: Serializer>(count: &Option<f64>, serializer: S) -> Result<S::Ok, S::Error> {
     match count {
         Some(count) => serialize_number(count, serializer),
@@ -84,7 +84,7 @@ fn serialize_count<S: Serializer>(count: &Option<f64>, serializer: S) -> Result<
 }
 
 /// Writes a whole number without a decimal point.
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde requires this signature")]
 fn serialize_number<S: Serializer>(number: &f64, serializer: S) -> Result<S::Ok, S::Error> {
     match number.to_string().parse::<u64>() {
         Ok(whole) => serializer.serialize_u64(whole),

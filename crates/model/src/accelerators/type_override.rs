@@ -84,7 +84,7 @@ impl TypeOverride {
         let unknown = devices.iter().filter(|one| one.identity == Identity::Unknown);
         let unknown = unknown.count();
         let key = format!("{TYPE_OVERRIDE}={}", self.text);
-        let (text, is_trouble) = match &self.meaning {
+        let (text, needs_attention) = match &self.meaning {
             OverrideTarget::Rejected(refused) => (format!("{key} {refused}"), true),
             _ if named == 0 && unknown == 0 => {
                 let text = if devices.is_empty() {
@@ -121,7 +121,7 @@ impl TypeOverride {
                 (text, false)
             }
         };
-        OverrideEffect { text, needs_attention: is_trouble }
+        OverrideEffect { text, needs_attention }
     }
 }
 

@@ -30,7 +30,7 @@ pub struct PodHolders {
     pub unassigned: Vec<DeviceAllocation>,
 }
 
-/// Derives the holders of `devices` from the allocations `given`.
+/// Derives the holders of `devices` from the allocations.
 ///
 /// Device ids are those of NVIDIA's device plugin: `GPU-<uuid>`, `MIG-<uuid>` or the older
 /// `MIG-GPU-<uuid>/<gi>/<ci>`, each optionally with `::<replica>` of a shared device. An index (`0`, `0:1`) is
@@ -39,14 +39,17 @@ pub struct PodHolders {
 ///
 /// A container that was allocated a whole GPU which is now partitioned could use any of its instances, so it counts
 /// as a holder of each.
-pub fn holders_from_allocations(given: &[DeviceAllocation], devices: &[Device]) -> PodHolders {
+pub fn holders_from_allocations(
+    allocations: &[DeviceAllocation],
+    devices: &[Device],
+) -> PodHolders {
     let mut found = PodHolders::default();
-    for one in given {
-        let places = places(&one.device_id, devices);
+    for allocation in allocations {
+        let places = places(&allocation.device_id, devices);
         if places.is_empty() {
-            found.unassigned.push(one.clone());
+            found.unassigned.push(allocation.clone());
         }
-        let holders = places.into_iter().map(|place| place.held_by(one));
+        let holders = places.into_iter().map(|place| place.held_by(allocation));
         found.holders.extend(holders);
     }
     found.holders.sort();
@@ -67,7 +70,7 @@ impl<'a> DevicePlace<'a> {
         Self { device, gpu_instance: None, compute_instance: None }
     }
 
-    fn held_by(self, given: &DeviceAllocation) -> Holder {
+    fn held_by(self, allocation: &DeviceAllocation) -> Holder {
         Holder {
             device: self.device.pci,
             gpu_instance: self.gpu_instance,
@@ -76,9 +79,9 @@ impl<'a> DevicePlace<'a> {
                 pod: Some(Pod {
                     uid: None,
                     // An allocation that the kubelet does not list yet has no namespace.
-                    namespace: Some(given.namespace.clone()).filter(|name| !name.is_empty()),
-                    name: Some(given.pod.clone()),
-                    container: Some(given.container.clone()).filter(|name| !name.is_empty()),
+                    namespace: Some(allocation.namespace.clone()).filter(|name| !name.is_empty()),
+                    name: Some(allocation.pod.clone()),
+                    container: Some(allocation.container.clone()).filter(|name| !name.is_empty()),
                 }),
                 ..HolderDetails::default()
             },
@@ -159,7 +162,7 @@ mod tests {
         device
     }
 
-    fn given(id: &str) -> DeviceAllocation {
+    fn allocation(id: &str) -> DeviceAllocation {
         DeviceAllocation {
             namespace: "team-a".to_owned(),
             pod: "train-0".to_owned(),
@@ -171,8 +174,8 @@ mod tests {
 
     #[track_caller]
     fn assigned(ids: &[&str], expected: &[(Option<u32>, Option<u32>)]) {
-        let given: Vec<DeviceAllocation> = ids.iter().copied().map(given).collect();
-        let found = holders_from_allocations(&given, &[device()]);
+        let allocations: Vec<DeviceAllocation> = ids.iter().copied().map(allocation).collect();
+        let found = holders_from_allocations(&allocations, &[device()]);
         let place = |holder: &Holder| (holder.gpu_instance, holder.compute_instance);
         let places: Vec<_> = found.holders.iter().map(place).collect();
         assert_eq!(places, expected);
@@ -187,7 +190,7 @@ mod tests {
         assigned(&[MIG], &[place]);
         assigned(&[&older], &[place]);
         assigned(&[&replica, MIG, &format!("{older}::0")], &[place]);
-        let found = holders_from_allocations(&[given(MIG)], &[device()]);
+        let found = holders_from_allocations(&[allocation(MIG)], &[device()]);
         let pod = found.holders[0].details.pod.clone().unwrap();
         assert_eq!(pod.namespace.as_deref(), Some("team-a"));
         assert_eq!(pod.name.as_deref(), Some("train-0"));
@@ -201,7 +204,7 @@ mod tests {
         assigned(&[&format!("{GPU}::7")], &everywhere);
         let mut device = device();
         device.mig = Mig::NotCapable;
-        assert_eq!(holders_from_allocations(&[given(GPU)], &[device]).holders.len(), 1);
+        assert_eq!(holders_from_allocations(&[allocation(GPU)], &[device]).holders.len(), 1);
     }
 
     #[test]
@@ -218,8 +221,8 @@ mod tests {
             &gone,
             "node-1/gpu-0-mig-1g10gb-0",
         ] {
-            let found = holders_from_allocations(&[given(MIG), given(id)], &[device()]);
-            assert_eq!(found.unassigned, [given(id)], "{id}");
+            let found = holders_from_allocations(&[allocation(MIG), allocation(id)], &[device()]);
+            assert_eq!(found.unassigned, [allocation(id)], "{id}");
             assert_eq!(found.holders.len(), 1, "{id}");
         }
     }

@@ -109,13 +109,13 @@ fn unknown_links_give_no_interconnect() {
 
     let mut one_silent = [gpu(1, &[]), gpu(2, &[]), gpu(3, &[])];
     one_silent[2].condition = Condition::PciOnly { kernel_driver: None };
-    assert_eq!(summary_of(&one_silent), None, "one does not answer");
+    assert_eq!(summary_of(&one_silent), None, "one does not respond");
 
     let mut others = [gpu(1, &[]), gpu(2, &[])];
     for device in &mut others {
         device.vendor = Vendor::Amd;
     }
-    assert_eq!(summary_of(&others), None, "another maker's");
+    assert_eq!(summary_of(&others), None, "devices of another vendor");
 }
 
 /// An AMD device with this device id and hive id; 0 means no hive.
@@ -161,10 +161,10 @@ fn incomplete_hives_give_no_interconnect() {
         other.vendor = Vendor::Other(0x8086);
         other
     }];
-    assert_eq!(summary_of(&beside), None, "another maker's beside them");
+    assert_eq!(summary_of(&beside), None, "a device of another vendor");
 
     let one_nvidia = [amd(1, 0x740f, 7), amd(2, 0x740f, 7), gpu(3, &[])];
-    assert_eq!(summary_of(&one_nvidia), None, "NVIDIA's beside them");
+    assert_eq!(summary_of(&one_nvidia), None, "a device of NVIDIA");
     assert_eq!(summary_of(&[amd(1, 0x740f, 7)]), None, "a single device");
 }
 

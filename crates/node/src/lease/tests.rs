@@ -8,7 +8,7 @@ fn at(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-#[expect(clippy::unnecessary_wraps, reason = "a look at a Lease may find none")]
+#[expect(clippy::unnecessary_wraps, reason = "the functions under test take an optional Lease")]
 fn observed_lease(holder: &str, version: &str) -> Option<ObservedLease> {
     Some(ObservedLease {
         holder: Some(holder.to_owned()),
@@ -89,7 +89,7 @@ fn holder_stops_when_it_observes_another_holder() {
     one.record_write(at(0), "1".to_owned());
     one.record_conflict(at(4));
     assert_eq!(one.step(at(4)), Step::Read);
-    assert!(one.remaining_hold(at(4)).is_some(), "nobody else can have it yet");
+    assert!(one.remaining_hold(at(4)).is_some(), "the lease is still held");
     one.record_observation(at(4), observed_lease("b", "2"));
     assert_eq!(one.remaining_hold(at(4)), None);
     assert_eq!(one.resign(), None);

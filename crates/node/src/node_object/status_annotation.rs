@@ -88,7 +88,7 @@ struct Device<'a> {
     message: String,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks it so")]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde requires this signature")]
 fn is_zero(number: &usize) -> bool {
     *number == 0
 }

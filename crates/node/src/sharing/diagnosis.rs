@@ -291,15 +291,15 @@ fn pods(
         };
         findings.push(finding(FindingCause::PluginNotRunning, proof, remedy));
     }
-    let givers: BTreeSet<&str> = pods
+    let plugins: BTreeSet<&str> = pods
         .iter()
         .filter(|pod| pod.running_for.is_some())
         .map(|pod| pod.daemon_set.as_str())
         .collect();
-    if givers.len() > 1 {
+    if plugins.len() > 1 {
         findings.push(finding(
             FindingCause::DuplicateResource,
-            format!("Pods of {} both run on this node", join(givers, " and ")),
+            format!("Pods of {} both run on this node", join(plugins, " and ")),
             "Stop one of them: the kubelet uses the last plugin that registers.",
         ));
     }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   Xids ----------------> xid: the required action --+
-//!                                                     +--> patient, one per device: faults --> Health of a unit
+//!                                                     +--> device_health, one per device: faults --> Health of a unit
 //!   inventory: condition, counters -------------------+
 //! ```
 //!

@@ -192,24 +192,28 @@ mod tests {
     fn variable_names_each_unit_once_for_any_number_of_replicas() {
         let units = [unit("GPU-b", 1, None), unit("GPU-a", 0, None)];
         let twice = [&units[..], &units[..]].concat();
-        let given = inject(&twice, &[InjectionMethod::Environment].into(), &DeviceFiles::default())
-            .unwrap();
-        assert_eq!(given.variables, [(VISIBLE_DEVICES_VARIABLE, "GPU-b,GPU-a".to_owned())].into());
-        assert_eq!((given.files, given.cdi), (vec![], vec![]));
+        let injection =
+            inject(&twice, &[InjectionMethod::Environment].into(), &DeviceFiles::default())
+                .unwrap();
+        assert_eq!(
+            injection.variables,
+            [(VISIBLE_DEVICES_VARIABLE, "GPU-b,GPU-a".to_owned())].into()
+        );
+        assert_eq!((injection.files, injection.cdi), (vec![], vec![]));
     }
 
     #[test]
     fn variable_is_void_for_other_injection_methods() {
         for way in [InjectionMethod::Cdi, InjectionMethod::DeviceFiles] {
-            let given = inject(&[unit("GPU-a", 0, None)], &[way].into(), &files()).unwrap();
-            assert_eq!(given.variables, [(VISIBLE_DEVICES_VARIABLE, "void".to_owned())].into());
+            let injection = inject(&[unit("GPU-a", 0, None)], &[way].into(), &files()).unwrap();
+            assert_eq!(injection.variables, [(VISIBLE_DEVICES_VARIABLE, "void".to_owned())].into());
         }
     }
 
     #[test]
     fn partition_needs_device_file_and_both_capabilities() {
         let units = [unit("MIG-a", 1, Some((3, 0))), unit("MIG-a", 1, Some((3, 0)))];
-        let given =
+        let injection =
             inject(&units, &[InjectionMethod::DeviceFiles, InjectionMethod::Cdi].into(), &files())
                 .unwrap();
         let expected = [
@@ -219,8 +223,8 @@ mod tests {
             "/dev/nvidia-caps/nvidia-cap30",
             "/dev/nvidia-caps/nvidia-cap31",
         ];
-        assert_eq!(paths(&given), expected);
-        assert_eq!(given.cdi, ["octavo.dev/gpu=MIG-a"]);
+        assert_eq!(paths(&injection), expected);
+        assert_eq!(injection.cdi, ["octavo.dev/gpu=MIG-a"]);
     }
 
     #[test]
@@ -246,8 +250,8 @@ mod tests {
         fn container_gets_only_files_of_its_devices(buses in proptest::collection::vec(0_u8..8, 1..6)) {
             let units: Vec<Unit> = buses.iter().map(|bus| unit(&format!("GPU-{bus}"), *bus, None)).collect();
             let ways = [InjectionMethod::Environment, InjectionMethod::Cdi, InjectionMethod::DeviceFiles].into();
-            let given = inject(&units, &ways, &files()).unwrap();
-            let of_devices = given.files.iter().filter(|file| !files().common.contains(file));
+            let injection = inject(&units, &ways, &files()).unwrap();
+            let of_devices = injection.files.iter().filter(|file| !files().common.contains(file));
             let minors: Vec<u32> = of_devices.map(|file| file.number.minor).collect();
             let mut expected: Vec<u8> = Vec::new();
             for bus in buses {
@@ -257,7 +261,7 @@ mod tests {
             }
             prop_assert_eq!(minors, expected.iter().map(|bus| u32::from(*bus)).collect::<Vec<_>>());
             let names: Vec<String> = expected.iter().map(|bus| format!("octavo.dev/gpu=GPU-{bus}")).collect();
-            prop_assert_eq!(given.cdi, names);
+            prop_assert_eq!(injection.cdi, names);
         }
     }
 }

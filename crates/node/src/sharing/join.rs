@@ -2,9 +2,9 @@
 //!
 //! ```text
 //!   driver   process -> memory, instance       readings
-//!   kernel   process -> UID of its pod         kin
-//!   kubelet  namespace, pod, container -> ids  given
-//!   kubelet  UID -> ids                        its checkpoint of allocations; given[..].uid
+//!   kernel   process -> UID of its pod         attribution
+//!   kubelet  namespace, pod, container -> ids  allocations
+//!   kubelet  UID -> ids                        its checkpoint of allocations; allocations[..].uid
 //!   layout   unit -> resource, replicas        offers
 //! ```
 //!
@@ -87,19 +87,19 @@ pub fn join(input: &UsageInput<'_>) -> Usage {
     let mut missing = Vec::new();
     let allocations = by_uuid(input.allocations);
     let readings = input.readings.iter();
-    let spots: Vec<Vec<AllocationSite<'_>>> =
+    let sites: Vec<Vec<AllocationSite<'_>>> =
         readings.map(|reading| sites(reading, &allocations)).collect();
-    let names = identify(input, &spots);
-    report_unknown_allocations(input, &spots, &mut missing);
-    let both = input.readings.iter().zip(&spots);
-    for (reading, spots) in both.clone() {
+    let names = identify(input, &sites);
+    report_unknown_allocations(input, &sites, &mut missing);
+    let both = input.readings.iter().zip(&sites);
+    for (reading, sites) in both.clone() {
         report_missing_data(reading, &mut missing);
-        missing.extend(report_uninspected(reading, spots, input.attribution));
+        missing.extend(report_uninspected(reading, sites, input.attribution));
     }
     missing.extend(report_hidden(both, input.attribution));
-    let both = input.readings.iter().zip(spots);
+    let both = input.readings.iter().zip(sites);
     let mut devices: Vec<DeviceUsage> =
-        both.map(|(reading, spots)| device(reading, spots, input, &names)).collect();
+        both.map(|(reading, sites)| device(reading, sites, input, &names)).collect();
     devices.sort_by_key(|device| device.pci);
     missing.extend(names.unresolved());
     truncate_missing(&mut missing);
@@ -117,10 +117,10 @@ fn truncate_missing(missing: &mut Vec<String>) {
 /// Reports allocations that do not belong to any of these devices.
 fn report_unknown_allocations(
     input: &UsageInput<'_>,
-    spots: &[Vec<AllocationSite<'_>>],
+    sites: &[Vec<AllocationSite<'_>>],
     missing: &mut Vec<String>,
 ) {
-    let known: BTreeSet<(&str, &str)> = spots
+    let known: BTreeSet<(&str, &str)> = sites
         .iter()
         .flatten()
         .flat_map(|site| &site.holders)
@@ -168,14 +168,14 @@ fn name(reading: &Reading) -> String {
 
 fn device(
     reading: &Reading,
-    spots: Vec<AllocationSite<'_>>,
+    sites: Vec<AllocationSite<'_>>,
     input: &UsageInput<'_>,
     names: &PodNames<'_>,
 ) -> DeviceUsage {
     let busy: BTreeMap<u32, Percent> =
         reading.process_utilization.iter().map(|busy| (busy.pid, busy.compute)).collect();
     let mut units: Vec<UnitUsage> =
-        spots.into_iter().map(|site| unit(site, input, names, &busy)).collect();
+        sites.into_iter().map(|site| unit(site, input, names, &busy)).collect();
     units.sort_by(|a, b| (a.partition(), &a.uuid).cmp(&(b.partition(), &b.uuid)));
     set_unattributed(&mut units);
     let mut memory = reading.memory;
@@ -316,13 +316,13 @@ fn key(
         Some(ProcessOrigin::Gone | ProcessOrigin::Unknown) => None,
         Some(ProcessOrigin::NoPod) => Some(TenantKey::NonPodProcess(pid)),
         Some(ProcessOrigin::Pod { uid, container }) => {
-            let stranger =
+            let unallocated =
                 TenantKey::Unallocated { uid: uid.clone(), container: container.clone() };
             let Some(name) = names.name(uid) else {
-                return Some(stranger);
+                return Some(unallocated);
             };
             let place = site.places.get(&name);
-            Some(place.map_or(stranger, |place| TenantKey::Holder(*place)))
+            Some(place.map_or(unallocated, |place| TenantKey::Holder(*place)))
         }
     }
 }

@@ -154,7 +154,7 @@ mod tests {
         }]
     }
 
-    fn given(now: u64) -> AllocationLedger {
+    fn with_allocation(now: u64) -> AllocationLedger {
         let mut ledger = AllocationLedger::default();
         ledger.record_report(at(0), Vec::new());
         ledger.record_allocation(at(now), &ResourceName::gpu(), &[ShareId::whole(GPU)]);
@@ -163,7 +163,7 @@ mod tests {
 
     #[test]
     fn new_allocation_is_held_until_report_timeout() {
-        let mut ledger = given(10);
+        let mut ledger = with_allocation(10);
         for requested_at in [5, 10, 24] {
             ledger.record_report(at(requested_at), Vec::new());
             assert_eq!(ledger.allocations().len(), 1, "{requested_at}");
@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn reported_allocation_is_freed_when_kubelet_drops_it() {
-        let mut ledger = given(10);
+        let mut ledger = with_allocation(10);
         ledger.record_report(at(11), allocation_of("train-0"));
         assert_eq!(ledger.allocations(), allocation_of("train-0"));
         assert_eq!(ledger.unreported(), []);
@@ -184,7 +184,7 @@ mod tests {
 
     #[test]
     fn report_requested_before_allocation_does_not_confirm_it() {
-        let mut ledger = given(10);
+        let mut ledger = with_allocation(10);
         ledger.record_report(at(9), allocation_of("the-one-before"));
         assert_eq!(ledger.unreported().len(), 1);
         ledger.record_report(at(11), Vec::new());
@@ -194,7 +194,7 @@ mod tests {
     #[test]
     fn only_new_allocations_are_being_admitted() {
         let (gpu, id) = (ResourceName::gpu(), ShareId::whole(GPU));
-        let mut ledger = given(10);
+        let mut ledger = with_allocation(10);
         ledger.record_report(at(9), allocation_of("the-one-before"));
         assert!(ledger.is_being_admitted(&gpu, &id));
         ledger.record_report(at(11), allocation_of("train-0"));
@@ -206,7 +206,7 @@ mod tests {
 
     #[test]
     fn allocations_survive_kubelet_restart() {
-        let mut ledger = given(10);
+        let mut ledger = with_allocation(10);
         ledger.record_report(at(11), allocation_of("train-0"));
         ledger.kubelet_restarted(at(20));
         ledger.record_report(at(79), Vec::new());

@@ -107,8 +107,8 @@ pub(crate) async fn page(
     let form = EstimateForm::of(&uri);
     let (limit, budget) = (parameter(&uri, "limit"), parameter(&uri, "budget"));
     let profiles = site.view.profiles();
-    let judged = profiles.judged(site.view.fleet()).await;
-    let seen = judged.visible_to(&visibility).map(|(row, _)| row);
+    let report = profiles.recent_report(site.view.fleet()).await;
+    let seen = report.visible_to(&visibility).map(|(row, _)| row);
     let all: Vec<&ProfileRow> = seen.filter(|row| offers_accelerators(row)).collect();
     let nothing = if !visibility.profiles {
         Some("Viewing hardware profiles requires permission to list hardwareprofiles.infrastructure.opendatahub.io.".to_owned())

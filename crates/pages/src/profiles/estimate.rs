@@ -220,17 +220,17 @@ impl EstimateForm {
     /// Equivalent command.
     fn command(&self, profile: &ProfileRow) -> String {
         let mut words = vec!["octavo estimate".to_owned(), self.kind.clone()];
-        let mut say = |flag: &str, value: &str| {
+        let mut add = |flag: &str, value: &str| {
             if !value.is_empty() {
                 words.push(format!("{flag} {}", quoted(value)));
             }
         };
-        say("--parameters", &self.parameters);
-        say("--tokens", if self.is_training() { &self.tokens } else { "" });
-        say("--precision", &self.precision);
-        say("--profile", &profile.name);
-        say("--namespace", &profile.namespace);
-        say("--count", &self.count);
+        add("--parameters", &self.parameters);
+        add("--tokens", if self.is_training() { &self.tokens } else { "" });
+        add("--precision", &self.precision);
+        add("--profile", &profile.name);
+        add("--namespace", &profile.namespace);
+        add("--count", &self.count);
         words.join(" ")
     }
 }

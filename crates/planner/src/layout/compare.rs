@@ -102,7 +102,7 @@ fn device_differences(wanted: &MigTarget, device: &Device) -> Vec<DifferenceKind
 
 /// Counts desired and existing instances; `None` if the split of an instance is not reported.
 fn count_differences(state: &MigState, wanted: &[InstanceTarget]) -> Option<Vec<DifferenceKind>> {
-    debug_assert_eq!(state.geometry, Completeness::Complete, "asked before");
+    debug_assert_eq!(state.geometry, Completeness::Complete, "the caller checks it");
     let mut counts: BTreeMap<InstanceTarget, (usize, usize)> = BTreeMap::new();
     for instance in wanted {
         let count = counts.entry(instance.clone()).or_default();

@@ -54,7 +54,7 @@ fn counter(
 #[tokio::test(start_paused = true)]
 async fn nfr_001_unconfirmed_cluster_is_stale_after_a_minute() {
     let cluster = snapshot(8);
-    let (counter, says, _fleet) = counter(watched(&cluster, Some(Instant::now())));
+    let (counter, sender, _fleet) = counter(watched(&cluster, Some(Instant::now())));
     let made = counter.current().await.unwrap();
     assert_eq!(made.availability.rows[0].free, 8);
     advance(STALE_AFTER).await;
@@ -63,7 +63,7 @@ async fn nfr_001_unconfirmed_cluster_is_stale_after_a_minute() {
     let age = counter.age(&made);
     assert_eq!((age.is_stale, age.age.as_secs()), (true, 61));
     // The same objects, confirmed just now.
-    says.send_replace(watched(&cluster, Some(Instant::now())));
+    sender.send_replace(watched(&cluster, Some(Instant::now())));
     let age = counter.age(&made);
     assert_eq!((age.is_stale, age.age.as_secs()), (false, 0));
 }
@@ -71,12 +71,12 @@ async fn nfr_001_unconfirmed_cluster_is_stale_after_a_minute() {
 #[tokio::test(start_paused = true)]
 async fn unread_cluster_is_not_treated_as_empty() {
     let cluster = snapshot(8);
-    let (counter, says, _fleet) = counter(watched(&Arc::default(), None));
+    let (counter, sender, _fleet) = counter(watched(&Arc::default(), None));
     let made = counter.current().await.unwrap();
     assert_eq!(made.availability.basis, CountBasis::Agents);
     let age = counter.age(&made);
     assert_eq!((age.is_stale, age.error.as_deref()), (true, Some("not read yet")));
-    says.send_replace(watched(&cluster, Some(Instant::now())));
+    sender.send_replace(watched(&cluster, Some(Instant::now())));
     advance(MEANWHILE).await;
     let made = counter.current().await.unwrap();
     assert_eq!(made.availability.basis, CountBasis::Cluster);
@@ -87,21 +87,21 @@ async fn unread_cluster_is_not_treated_as_empty() {
 async fn recount_happens_only_after_a_change() {
     let cluster = snapshot(8);
     let now = Some(Instant::now());
-    let (counter, says, fleet) = counter(watched(&cluster, now));
+    let (counter, sender, fleet) = counter(watched(&cluster, now));
     let first = counter.current().await.unwrap();
     let is_first =
         |counted: &AvailabilityCount| Arc::ptr_eq(&counted.availability, &first.availability);
     advance(PAUSE * 2).await;
     assert!(is_first(&counter.current().await.unwrap()));
 
-    says.send_replace(watched(&snapshot(4), now));
+    sender.send_replace(watched(&snapshot(4), now));
     // Requests during the count receive the previous one; later requests receive the new one.
     assert!(is_first(&counter.current().await.unwrap()));
     drop(counter.cache.state.lock().await);
     let second = counter.current().await.unwrap();
     assert_eq!(second.availability.rows[0].free, 4);
     // Within `PAUSE`, the last count is reused.
-    says.send_replace(watched(&snapshot(2), now));
+    sender.send_replace(watched(&snapshot(2), now));
     let same = async || {
         let latest = counter.current().await.unwrap();
         drop(counter.cache.state.lock().await);
@@ -139,29 +139,29 @@ fn held(by: &str, began: i64) -> Arc<ClusterSnapshot> {
 #[tokio::test(start_paused = true)]
 async fn ac_008_wait_is_estimated_from_observed_holding_intervals() {
     let free = snapshot(1);
-    let (counter, says, _fleet) = counter(watched(&free, Some(Instant::now())));
+    let (counter, sender, _fleet) = counter(watched(&free, Some(Instant::now())));
     let _watching = tokio::spawn(counter.clone().watch_holders());
     let clock = counter.view().clock();
     let seconds = || clock.wall(clock.now()).as_second();
     // Let the observing task run before time advances.
-    let say = async |snapshot: &Arc<ClusterSnapshot>| {
-        says.send_replace(watched(snapshot, Some(Instant::now())));
+    let publish = async |snapshot: &Arc<ClusterSnapshot>| {
+        sender.send_replace(watched(snapshot, Some(Instant::now())));
         tokio::task::yield_now().await;
     };
     let since = seconds();
     let wait = async |by: &str| {
-        say(&held(by, seconds())).await;
+        publish(&held(by, seconds())).await;
         advance(PAUSE).await;
         counter.current().await.unwrap().availability.rows[0].wait
     };
-    say(&free).await;
+    publish(&free).await;
     let few = Unknown::TooFew { ended: 0, since };
     assert_eq!(wait("first").await, Wait::Unknown(few));
     for number in 0..20 {
         advance(Duration::from_mins(10)).await;
-        say(&held(&format!("next-{number}"), seconds())).await;
+        publish(&held(&format!("next-{number}"), seconds())).await;
     }
-    let Wait::Likely { from, samples, .. } = wait("last").await else { panic!("nothing is said") };
+    let Wait::Likely { from, samples, .. } = wait("last").await else { panic!("no estimate") };
     let ahead = from - seconds();
     assert_eq!((samples, (590..=600).contains(&ahead)), (20, true), "{ahead}");
 
@@ -174,7 +174,7 @@ async fn ac_008_wait_is_estimated_from_observed_holding_intervals() {
 
 #[tokio::test(start_paused = true)]
 async fn many_simultaneous_ends_are_learned() {
-    let (counter, says, _fleet) = counter(watched(&snapshot(1), Some(Instant::now())));
+    let (counter, sender, _fleet) = counter(watched(&snapshot(1), Some(Instant::now())));
     let _watching = tokio::spawn(counter.clone().watch_holders());
     tokio::task::yield_now().await;
     let clock = counter.view().clock();
@@ -187,7 +187,7 @@ async fn many_simultaneous_ends_are_learned() {
     }
     for now in [Arc::new(all), held("last", since)] {
         advance(Duration::from_mins(10)).await;
-        says.send_replace(watched(&now, Some(Instant::now())));
+        sender.send_replace(watched(&now, Some(Instant::now())));
         tokio::task::yield_now().await;
     }
     advance(PAUSE).await;
@@ -201,13 +201,13 @@ async fn no_end_is_observed_while_watch_is_broken_or_clock_is_set_back() {
     /// Correction of this machine's clock, in seconds.
     static SET: AtomicI64 = AtomicI64::new(0);
     let since = 1_700_000_000;
-    let (mut counter, says, _fleet) = counter(watched(&snapshot(1), Some(Instant::now())));
+    let (mut counter, sender, _fleet) = counter(watched(&snapshot(1), Some(Instant::now())));
     counter.today = |_| Timestamp::from_second(1_700_000_000 + SET.load(Relaxed)).unwrap();
     let _watching = tokio::spawn(counter.clone().watch_holders());
     let wait = async |pods: &Arc<ClusterSnapshot>, error: Option<&str>| {
         let mut now = WatchedCluster::clone(&watched(pods, Some(Instant::now())));
         now.error = error.map(str::to_owned);
-        says.send_replace(Arc::new(now));
+        sender.send_replace(Arc::new(now));
         tokio::task::yield_now().await;
         advance(MEANWHILE).await;
         counter.current().await.unwrap().availability.rows[0].wait
@@ -230,9 +230,9 @@ async fn no_end_is_observed_while_watch_is_broken_or_clock_is_set_back() {
 #[tokio::test(start_paused = true)]
 async fn stale_count_is_returned_while_recounting_and_expired_is_awaited() {
     let now = Some(Instant::now());
-    let (counter, says, _fleet) = counter(watched(&snapshot(8), now));
+    let (counter, sender, _fleet) = counter(watched(&snapshot(8), now));
     let first = counter.current().await.unwrap();
-    says.send_replace(watched(&snapshot(4), now));
+    sender.send_replace(watched(&snapshot(4), now));
     advance(PAUSE).await;
     let work = Arc::clone(&counter.cache.state).lock_owned().await;
     let same = counter.current().await.unwrap();
@@ -248,9 +248,9 @@ async fn stale_count_is_returned_while_recounting_and_expired_is_awaited() {
 #[tokio::test(start_paused = true)]
 async fn latest_waits_for_a_fresh_count() {
     let now = Some(Instant::now());
-    let (counter, says, _fleet) = counter(watched(&snapshot(8), now));
+    let (counter, sender, _fleet) = counter(watched(&snapshot(8), now));
     counter.latest().await.unwrap();
-    says.send_replace(watched(&snapshot(4), now));
+    sender.send_replace(watched(&snapshot(4), now));
     advance(PAUSE).await;
     let latest = counter.latest().await.unwrap();
     assert_eq!(latest.availability.rows[0].free, 4);

@@ -192,7 +192,8 @@ mod tests {
 
     fn read(text: &str) -> Result<EngineEstimates, String> {
         let training = Workload::training(7e9, 1e12, Precision::Bf16);
-        validate(text.as_bytes(), &training, &requested_devices()).map_err(|lie| lie.to_string())
+        validate(text.as_bytes(), &training, &requested_devices())
+            .map_err(|error| error.to_string())
     }
 
     fn item(rest: &str) -> String {
@@ -243,8 +244,8 @@ mod tests {
             ("<html>".to_owned(), "cannot parse"),
             ("{}".to_owned(), "missing field `source`"),
         ] {
-            let lie = read(&text).unwrap_err();
-            assert!(lie.contains(estimates), "{text}: {lie}");
+            let error = read(&text).unwrap_err();
+            assert!(error.contains(estimates), "{text}: {error}");
         }
     }
 }

@@ -57,9 +57,9 @@ fn objections(
     queues: &LocalQueues,
 ) -> Vec<String> {
     let (_, findings) = check_profile(profile, None, queues);
-    let grave =
+    let is_severe =
         |one: &&Finding| one.severity() == FindingSeverity::Error || **one == Finding::Disabled;
-    let found = findings.iter().filter(grave).map(ToString::to_string);
+    let found = findings.iter().filter(is_severe).map(ToString::to_string);
     let mut all: Vec<String> = found.collect();
     let is_nowhere = |way: &ProfilePlacement| matches!(&way.to, PlacementTarget::Nodes(places) if places.is_empty());
     if ways.iter().any(is_nowhere) {

@@ -191,7 +191,7 @@ fn node_appears_with_its_first_status_and_not_before() {
     assert_eq!(refusal.label(), "bad_status");
     assert_eq!((world.store.entries.len(), world.fleet().nodes.len()), (1, 0));
     world.disconnect(&mut agent);
-    assert_eq!(world.store.entries.len(), 0, "there was nothing to keep");
+    assert_eq!(world.store.entries.len(), 0, "a rejected node is retained");
     assert_eq!(agent.sender.set_status(parts(1)), None);
     world.connect(&mut agent).unwrap();
     let node = world.node("n").unwrap();
@@ -395,7 +395,10 @@ fn changes_of_a_node_are_recorded_until_it_is_forgotten() {
     let message = agent.sender.set_status(parts(2)).unwrap();
     world.exchange_messages(&mut agent, message).unwrap();
     let node = world.node("n").unwrap();
-    assert!(Arc::ptr_eq(&first.changes, &node.changes), "the text of a reason is no change");
+    assert!(
+        Arc::ptr_eq(&first.changes, &node.changes),
+        "a changed reason text is recorded as a change"
+    );
     let driver = parts_with_driver();
     let message = agent.sender.set_status(driver).unwrap();
     world.exchange_messages(&mut agent, message).unwrap();

@@ -346,7 +346,7 @@ fn ac_010_allocations_per_namespace_are_summed_over_fresh_nodes() {
     }
     let now = Moment::default();
     let (rows, steps) = run_summary(&fleet, usize::MAX, now);
-    assert!(steps > 1, "all of it was read at once");
+    assert!(steps > 1, "the whole fleet was read in one step");
     assert!(!rows.is_truncated);
     let counts = rows.teams.iter();
     let counts: Vec<(String, u64, u64)> = counts

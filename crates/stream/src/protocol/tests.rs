@@ -22,7 +22,7 @@ fn status(number: u8) -> Parts {
 
 fn hello(message: FromAgent) -> Hello {
     let FromAgent::Hello(hello) = message else {
-        panic!("{message:?} is no greeting");
+        panic!("{message:?} is not a greeting");
     };
     hello
 }
@@ -30,7 +30,7 @@ fn hello(message: FromAgent) -> Hello {
 /// Handles a message as the aggregator does, accepting every offered status.
 fn handle(receiver: &mut Receiver, message: FromAgent) -> AggregatorMessage {
     let offer = match message {
-        FromAgent::Hello(hello) => panic!("{hello:?} on a connection that is greeted"),
+        FromAgent::Hello(hello) => panic!("{hello:?} on a greeted connection"),
         FromAgent::Snapshot { seq, parts } => receiver.snapshot(seq, parts),
         FromAgent::Delta { seq, change, hash } => receiver.delta(seq, &change, hash),
         FromAgent::Heartbeat { seq, hash } => receiver.heartbeat(seq, hash),

@@ -363,7 +363,7 @@ mod tests {
             let (mut outbox, uplink) = outbox();
             outbox.put(inventory, &LabelSet::default(), Some(status));
             let QueuedStatus::Status(parts) = uplink.borrow().clone() else {
-                panic!("nothing was told");
+                panic!("no status is queued");
             };
             assert!(fits(inventory, &parts));
             let layout = status::decode(&parts).unwrap().layout.unwrap();
@@ -413,7 +413,7 @@ mod tests {
 
     fn queued_usage(uplink: &watch::Receiver<QueuedStatus>) -> Option<sharing::usage::Usage> {
         let QueuedStatus::Status(parts) = uplink.borrow().clone() else {
-            panic!("nothing was told");
+            panic!("no status is queued");
         };
         status::decode(&parts).unwrap().usage
     }
@@ -452,7 +452,7 @@ mod tests {
         let (mut outbox, mut uplink) = outbox();
         outbox.put(&busy(1), &LabelSet::default(), None);
         uplink.mark_unchanged();
-        let (tell, usage) = watch::channel(Arc::new(sharing::usage::Usage::default()));
+        let (sender, usage) = watch::channel(Arc::new(sharing::usage::Usage::default()));
         let mut sink = StdoutSink::new(Vec::new());
         let outputs = Outputs {
             dra: None,
@@ -466,17 +466,17 @@ mod tests {
         };
         let mut reporter = StatusReporter::new(outputs, Options::default(), None);
         let checks = async {
-            tell.send_replace(Arc::new(used(1, 1000, false)));
+            sender.send_replace(Arc::new(used(1, 1000, false)));
             uplink.changed().await.unwrap();
             assert_eq!(queued_memory(&uplink), Some(1024));
             let before = Instant::now();
-            tell.send_replace(Arc::new(used(1, 2000, false)));
+            sender.send_replace(Arc::new(used(1, 2000, false)));
             uplink.changed().await.unwrap();
             assert_eq!(queued_memory(&uplink), Some(2048));
             assert!(before.elapsed() >= MIN_REPORT_INTERVAL);
         };
         tokio::select! {
-            _ = reporter.changed() => panic!("the hardware would be looked at for it"),
+            _ = reporter.changed() => panic!("a change of usage causes a scan of the hardware"),
             () = checks => {}
         }
     }
@@ -563,7 +563,7 @@ mod tests {
         let (mut outbox, uplink) = outbox();
         let sharing = |uplink: &watch::Receiver<QueuedStatus>| {
             let QueuedStatus::Status(parts) = uplink.borrow().clone() else {
-                panic!("nothing was told");
+                panic!("no status is queued");
             };
             status::decode(&parts).unwrap().sharing
         };

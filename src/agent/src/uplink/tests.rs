@@ -114,7 +114,7 @@ async fn known_state_is_not_resent_after_reconnect() {
     drop(peer);
     let mut peer = fake.peer().await;
     let Greeting::Welcome(answer) = receiver.handle_hello(&peer.greeting().await, true) else {
-        panic!("it is the same agent");
+        panic!("the same agent is rejected");
     };
     assert_eq!(answer, AggregatorMessage::Ack { seq: 1 });
     // Something changes while the answer is on its way.
@@ -170,7 +170,7 @@ async fn retry_after_is_honored_with_jitter() {
     assert!(waits.iter().all(|wait| (100_000..151_000).contains(wait)), "{waits:?}");
     waits.sort_unstable();
     waits.dedup();
-    assert!(waits.len() > 4, "nobody shall come back at the same time: {waits:?}");
+    assert!(waits.len() > 4, "agents reconnect at the same time: {waits:?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -243,7 +243,7 @@ async fn unlisted_paths_are_refused() {
     }
     let ada = [("authorization", "Bearer token-ada")];
     let answer = site.answers("POST", "/change", &ada).await;
-    assert_eq!(answer.status(), 404, "it is routed, and not in the table");
+    assert_eq!(answer.status(), 404, "a route without a rule is not rejected");
     let answer = site.answers("POST", "/api/v1/nodes", &ada).await;
     assert_eq!(answer.status(), 405);
     assert_eq!(answer.headers()["allow"], "GET, HEAD");
@@ -279,7 +279,7 @@ async fn grant_is_cached_for_a_minute() {
     site.server.gives("ada: list nodes.octavo.dev");
     for _ in 0..59 {
         assert_eq!(site.status("/api/v1/nodes", Some("ada")).await, 200);
-        assert_eq!(site.server.requests(), 2, "whose token, and whether they may");
+        assert_eq!(site.server.requests(), 2, "one review of the token and one of the permission");
         tokio::time::advance(Duration::from_secs(1)).await;
     }
     site.server.revoke_all();

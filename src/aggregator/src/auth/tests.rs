@@ -118,7 +118,7 @@ async fn denied_token_is_reviewed_at_most_every_five_seconds() {
     // One minute, plus the time of the reviews themselves.
     let most = start.elapsed().as_secs() / 5 + 1;
     assert!(u64::try_from(server.requests()).unwrap() <= most, "{}", server.requests());
-    assert!(server.requests() > 5, "it is asked about again: {}", server.requests());
+    assert!(server.requests() > 5, "the token is not reviewed again: {}", server.requests());
 }
 
 #[tokio::test(start_paused = true)]
@@ -217,13 +217,13 @@ async fn cached_tokens_are_accepted_while_the_api_server_is_down() {
         assert_eq!(admit(&gate, "node.b.x").await, Err(AuthError::ReviewUnavailable));
         assert_eq!(admit(&gate, "node.c.x").await, Err(AuthError::ReviewUnavailable));
     }
-    assert_eq!(server.requests(), 2, "it is left alone");
+    assert_eq!(server.requests(), 2, "the unavailable API server receives requests");
     tokio::time::advance(PAUSE).await;
     assert_eq!(admit(&gate, "node.b.x").await, Err(AuthError::ReviewUnavailable));
     assert_eq!(server.requests(), 3);
     server.is_away(false);
     tokio::time::advance(PAUSE).await;
-    assert_eq!(admit(&gate, "node.b.x").await.unwrap(), "b", "no answer is not a bad one");
+    assert_eq!(admit(&gate, "node.b.x").await.unwrap(), "b", "a failed review rejects the token");
     // After a minute, the cached grant has expired too.
     server.is_away(true);
     tokio::time::advance(Duration::from_mins(1)).await;

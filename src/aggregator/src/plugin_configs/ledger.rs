@@ -30,7 +30,7 @@ pub struct KeyLedger {
     owned_elsewhere: BTreeSet<String>,
     /// Owner of each key.
     owners: BTreeMap<String, Owner>,
-    askers: BTreeMap<NodeName, RequestHistory>,
+    histories: BTreeMap<NodeName, RequestHistory>,
 }
 
 /// Owner of a key.
@@ -146,14 +146,14 @@ impl KeyLedger {
         (node, key): (&NodeName, &String),
         is_there: bool,
     ) -> bool {
-        let asker = self.askers.entry(node.clone()).or_default();
-        if !is_there && asker.last.as_ref() != Some(key) {
-            if asker.changes.len() >= MAX_CHANGES {
+        let history = self.histories.entry(node.clone()).or_default();
+        if !is_there && history.last.as_ref() != Some(key) {
+            if history.changes.len() >= MAX_CHANGES {
                 return false;
             }
-            asker.changes.push_back(now);
+            history.changes.push_back(now);
         }
-        asker.last = Some(key.clone());
+        history.last = Some(key.clone());
         let owner = self.owners.get(key);
         if owner.is_none() && !is_there {
             self.owners.insert(key.clone(), Owner::One(node.clone()));
@@ -164,26 +164,26 @@ impl KeyLedger {
     }
 
     fn is_rate_limited(&self, node: &NodeName) -> bool {
-        let asker = self.askers.get(node);
-        asker.is_some_and(|asker| asker.changes.len() >= MAX_CHANGES)
+        let history = self.histories.get(node);
+        history.is_some_and(|history| history.changes.len() >= MAX_CHANGES)
     }
 
     fn forget(&mut self, now: Duration, requests: &ConfigRequests) {
-        for asker in self.askers.values_mut() {
+        for history in self.histories.values_mut() {
             let is_old = |at: &Duration| now.saturating_sub(*at) >= RETENTION;
-            while asker.changes.front().is_some_and(is_old) {
-                asker.changes.pop_front();
+            while history.changes.front().is_some_and(is_old) {
+                history.changes.pop_front();
             }
         }
         // A node that disconnects and reconnects keeps its history.
         let mut room = MAX_REMEMBERED_NODES;
-        self.askers.retain(|node, asker| {
-            let is_news = !asker.changes.is_empty() && room > 0;
-            let is_here = requests.contains_key(node);
-            if is_news && !is_here {
+        self.histories.retain(|node, history| {
+            let is_retained = !history.changes.is_empty() && room > 0;
+            let is_connected = requests.contains_key(node);
+            if is_retained && !is_connected {
                 room = room.saturating_sub(1);
             }
-            is_here || is_news
+            is_connected || is_retained
         });
     }
 
@@ -300,7 +300,7 @@ mod tests {
     }
 
     /// Nodes whose labels name these keys, without a request.
-    fn labelled(all: &[(&str, &str)]) -> ConfigRequests {
+    fn labeled(all: &[(&str, &str)]) -> ConfigRequests {
         let all = all.iter();
         all.map(|(node, key)| {
             let request = ConfigRequest { hand_off: None, named: Some((*key).to_owned()) };
@@ -370,7 +370,7 @@ mod tests {
         let first = ledger.decide(Duration::ZERO, &requests(&[("a", old.clone())]), &nothing);
         let mut there = done(&first, &nothing);
         // The node's layout requests nothing now, or something that is rejected.
-        let mut waits = labelled(&[("a", &old.key)]);
+        let mut waits = labeled(&[("a", &old.key)]);
         for hours in 1..5 {
             assert_eq!(ledger.decide(RETENTION * hours, &waits, &there), Decision::default());
         }
@@ -393,7 +393,7 @@ mod tests {
             others: [("default".to_owned(), "helm".to_owned())].into(),
             ..Contents::default()
         };
-        let requests = labelled(&[("a", "default"), ("b", "octavo-x-00000000")]);
+        let requests = labeled(&[("a", "default"), ("b", "octavo-x-00000000")]);
         let decision = ledger.decide(Duration::ZERO, &requests, &contents);
         assert_eq!(decision, Decision::default());
     }
@@ -411,7 +411,7 @@ mod tests {
         let many: Vec<(&str, HandOffConfig)> =
             many.iter().map(|(node, hand_off)| (node.as_str(), hand_off.clone())).collect();
         let mut all = requests(&many);
-        all.extend(labelled(&[("a", &old.key)]));
+        all.extend(labeled(&[("a", &old.key)]));
         let now = done(&ledger.decide(Duration::from_secs(1), &all, &there), &there);
         assert_eq!(now.ours.len(), MAX_KEYS);
         assert!(now.ours.contains(&old.key));
@@ -518,7 +518,7 @@ mod tests {
             assert!(there.ours.contains(&config.key));
         }
         let lost = keys.iter().filter(|key| !there.ours.contains(*key)).count();
-        assert_eq!(lost, 1, "what it asks for now has to be somewhere");
+        assert_eq!(lost, 1, "only its requested key evicts another");
     }
 
     #[test]

@@ -121,7 +121,7 @@ impl ProfileStream {
     }
 
     async fn current_report(&self) -> Arc<ProfileReport> {
-        self.view.profiles().judged(self.view.fleet()).await
+        self.view.profiles().recent_report(self.view.fleet()).await
     }
 
     fn notice(&self) -> Option<String> {
@@ -158,9 +158,9 @@ impl ProfileStream {
 
     fn rows<'a>(
         &'a self,
-        judged: &'a ProfileReport,
+        report: &'a ProfileReport,
     ) -> impl Iterator<Item = (Key<'a>, &'a ProfileRow)> {
-        let rows = judged.visible_to(&self.visibility).map(|(row, _)| row);
+        let rows = report.visible_to(&self.visibility).map(|(row, _)| row);
         let rows = rows.filter(|row| self.filter.matches(row));
         rows.map(|row| {
             let key = (&*row.namespace, &*row.name, &row.object_kind);
@@ -170,21 +170,21 @@ impl ProfileStream {
 
     async fn synced(
         &self,
-        (judged, notice): (&ProfileReport, Option<&str>),
+        (report, notice): (&ProfileReport, Option<&str>),
         to: &EventSender,
     ) -> Result<(), Disconnected> {
         let event = ProfileEvent::Synced {
-            revision: judged.revision,
+            revision: report.revision,
             notice: notice.map(ToOwned::to_owned),
         };
-        self.send(to, event, Some(self.id(judged))).await
+        self.send(to, event, Some(self.id(report))).await
     }
 
     /// Event ID: identifies the aggregator's run, the revision, and the filter with the visibility.
-    fn id(&self, judged: &ProfileReport) -> String {
+    fn id(&self, report: &ProfileReport) -> String {
         let of = format!("{:?} {:?}", self.filter, self.visibility);
         let start = self.view.clock().wall(Moment::default()).as_millisecond();
-        format!("{start:x}-{}-{:016x}", judged.revision, Digest::from_bytes(of.as_bytes()).get())
+        format!("{start:x}-{}-{:016x}", report.revision, Digest::from_bytes(of.as_bytes()).get())
     }
 
     async fn send(

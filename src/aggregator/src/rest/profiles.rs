@@ -45,15 +45,15 @@ pub(super) async fn hardware_profiles(
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
     pairs.expect_empty()?;
-    let judged = current_report(&api).await;
+    let report = current_report(&api).await;
     let key = ResponseKey {
         path: "/api/hardware-profiles",
         filter: ProfileFilter::default(),
         types: visibility.types.clone(),
         notice: api.view.profiles_notice(&visibility),
     };
-    let answer = api.answers.get_or_create(&judged, key, |key| {
-        let rows = judged.visible_to(&visibility).map(|(row, _)| row);
+    let answer = api.answers.get_or_create(&report, key, |key| {
+        let rows = report.visible_to(&visibility).map(|(row, _)| row);
         let enabled = rows.filter(|row| row.enabled);
         TaggedDocument::serialize(&HardwareProfileList {
             api_version: API_VERSION.to_owned(),
@@ -87,20 +87,20 @@ pub(super) async fn profiles(
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
     let [type_name, namespace] = single_values(pairs, ["type", "namespace"])?;
-    let judged = current_report(&api).await;
+    let report = current_report(&api).await;
     let key = ResponseKey {
         path: "/api/v1/profiles",
         filter: ProfileFilter { type_name, namespace },
         types: visibility.types.clone(),
         notice: api.view.profiles_notice(&visibility),
     };
-    let answer = api.answers.get_or_create(&judged, key, |key| {
-        let rows = judged.visible_to(&visibility).map(|(row, _)| row);
+    let answer = api.answers.get_or_create(&report, key, |key| {
+        let rows = report.visible_to(&visibility).map(|(row, _)| row);
         let rows = rows.filter(|row| key.filter.matches(row));
         TaggedDocument::serialize(&ProfileList {
             api_version: API_VERSION.to_owned(),
             kind: "ProfileList".to_owned(),
-            source: judged.source.into(),
+            source: report.source.into(),
             notice: key.notice.clone(),
             items: rows.cloned().collect(),
         })
@@ -234,7 +234,7 @@ fn document(drafted: Draft) -> ProfileDraft {
 }
 
 async fn current_report(api: &Api) -> std::sync::Arc<ProfileReport> {
-    api.view.profiles().judged(api.view.fleet()).await
+    api.view.profiles().recent_report(api.view.fleet()).await
 }
 
 async fn respond_with_profile(
@@ -242,8 +242,8 @@ async fn respond_with_profile(
     headers: &HeaderMap,
     (namespace, name): (Option<&str>, &str),
 ) -> Result<Response, ApiError> {
-    let judged = current_report(api).await;
-    let found: Vec<&(ProfileRow, ProfileAnnotations)> = judged
+    let report = current_report(api).await;
+    let found: Vec<&(ProfileRow, ProfileAnnotations)> = report
         .visible_to(visibility)
         .filter(|(row, _)| row.name == name && namespace.is_none_or(|of| row.namespace == of))
         .collect();

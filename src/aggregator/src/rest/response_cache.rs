@@ -43,7 +43,7 @@ pub(super) struct ResponseCache(Mutex<Option<CachedResponses>>);
 
 #[derive(Debug)]
 struct CachedResponses {
-    judged: Arc<ProfileReport>,
+    report: Arc<ProfileReport>,
     answers: Vec<(ResponseKey, TaggedDocument)>,
 }
 
@@ -81,14 +81,14 @@ impl ResponseCache {
     /// Returns the cached response for the same request and profiles, or the response that `make` creates.
     pub(super) fn get_or_create(
         &self,
-        judged: &Arc<ProfileReport>,
+        report: &Arc<ProfileReport>,
         key: ResponseKey,
         make: impl FnOnce(&ResponseKey) -> Result<TaggedDocument, ApiError>,
     ) -> Result<TaggedDocument, ApiError> {
         let mut cache = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let cache = match cache.take() {
-            Some(same) if Arc::ptr_eq(&same.judged, judged) => cache.insert(same),
-            _ => cache.insert(CachedResponses { judged: Arc::clone(judged), answers: Vec::new() }),
+            Some(same) if Arc::ptr_eq(&same.report, report) => cache.insert(same),
+            _ => cache.insert(CachedResponses { report: Arc::clone(report), answers: Vec::new() }),
         };
         let known = cache.answers.iter().find(|(one, _)| *one == key);
         if let Some((_, answer)) = known {
@@ -123,9 +123,9 @@ mod tests {
     }
 
     /// Returns whether the response was created rather than cached.
-    fn is_made(answers: &ResponseCache, judged: &Arc<ProfileReport>, key: ResponseKey) -> bool {
+    fn is_made(answers: &ResponseCache, report: &Arc<ProfileReport>, key: ResponseKey) -> bool {
         let mut made = false;
-        let answer = answers.get_or_create(judged, key, |key| {
+        let answer = answers.get_or_create(report, key, |key| {
             made = true;
             TaggedDocument::serialize(&json!({"namespace": key.filter.namespace}))
         });
@@ -159,9 +159,9 @@ mod tests {
 
     #[test]
     fn number_of_cached_responses_is_bounded() {
-        let (answers, judged) = (ResponseCache::default(), Arc::new(ProfileReport::default()));
+        let (answers, report) = (ResponseCache::default(), Arc::new(ProfileReport::default()));
         for number in 0..10 * MAX_RESPONSES {
-            assert!(is_made(&answers, &judged, key(number)));
+            assert!(is_made(&answers, &report, key(number)));
             let cache = answers.0.lock().unwrap();
             assert!(cache.as_ref().unwrap().answers.len() <= MAX_RESPONSES);
         }
@@ -169,29 +169,29 @@ mod tests {
 
     #[test]
     fn size_of_cached_responses_is_bounded() {
-        let (answers, judged) = (ResponseCache::default(), Arc::new(ProfileReport::default()));
+        let (answers, report) = (ResponseCache::default(), Arc::new(ProfileReport::default()));
         let long =
             |bytes: usize| move |_: &ResponseKey| TaggedDocument::serialize(&"x".repeat(bytes));
         let cache = || answers.0.lock().unwrap().as_ref().unwrap().answers.len();
         let mut sizes = Vec::new();
         for number in 0..4 {
             let half = long(MAX_BYTES / 2 - 100);
-            assert!(answers.get_or_create(&judged, key(number), half).is_ok());
+            assert!(answers.get_or_create(&report, key(number), half).is_ok());
             sizes.push(cache());
         }
         assert_eq!(sizes, [1, 2, 1, 2]);
         let too_long = long(MAX_BYTES);
-        assert!(answers.get_or_create(&judged, key(9), too_long).is_ok());
+        assert!(answers.get_or_create(&report, key(9), too_long).is_ok());
         assert_eq!(cache(), 0);
     }
 
     #[test]
     fn errors_are_not_cached() {
-        let (answers, judged) = (ResponseCache::default(), Arc::new(ProfileReport::default()));
-        let failed = answers.get_or_create(&judged, key(1), |_| {
-            Err(ApiError::new(ProblemKind::Internal, "as a test wants it"))
+        let (answers, report) = (ResponseCache::default(), Arc::new(ProfileReport::default()));
+        let failed = answers.get_or_create(&report, key(1), |_| {
+            Err(ApiError::new(ProblemKind::Internal, "intended by the test"))
         });
         assert!(failed.is_err());
-        assert!(is_made(&answers, &judged, key(1)));
+        assert!(is_made(&answers, &report, key(1)));
     }
 }

@@ -74,7 +74,7 @@ impl LocalEngine {
         engine.set_reset_deadline(end);
         let mut hints = hardware.changes();
         loop {
-            let inventory = match look(hardware, end).await {
+            let inventory = match observe(hardware, end).await {
                 Ok(inventory) => inventory,
                 Err(call) => {
                     let status = engine.status(&hardware.latest(), Some(layout));
@@ -129,7 +129,7 @@ impl LocalEngine {
 }
 
 /// Reads the hardware. The error is the driver call that had not returned at `end`.
-pub(super) async fn look(
+pub(super) async fn observe(
     hardware: &DriverHandle,
     end: Instant,
 ) -> Result<Arc<Inventory>, &'static str> {

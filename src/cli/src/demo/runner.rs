@@ -31,7 +31,7 @@ use crate::settings::Colors;
 use crate::settings::demo::DemoSettings;
 use crate::style::Style;
 use crate::text::printable;
-use crate::watch::event_feed::{EventFeed, say_lost};
+use crate::watch::event_feed::{EventFeed, note_lost};
 use crate::watch::{StopSignal, node_diff, now};
 use crate::{CliError, fleet};
 
@@ -130,14 +130,14 @@ impl DemoRunner<'_> {
         servers: &mut Servers,
         processes: &mut DemoProcesses,
     ) -> Result<DemoOutcome, CliError> {
-        self.say("Kubernetes, kubelets, drivers and hardware are simulated; aggregator and agents are real")?;
+        self.log("Kubernetes, kubelets, drivers and hardware are simulated; aggregator and agents are real")?;
         let cluster = SimulatedCluster::start(servers).await.map_err(DemoError::Cluster)?;
         let kubeconfig = self.directory.join("kubeconfig");
         cluster.write_kubeconfig(&kubeconfig).map_err(DemoError::Folder)?;
         let workloads = Workloads::built_in()?;
         let names: Vec<&str> = scenarios.iter().map(|one| one.name.as_str()).collect();
         workloads.create(cluster.objects(), &names)?;
-        self.say("starting the aggregator")?;
+        self.log("starting the aggregator")?;
         let addresses = self.aggregator(&mut processes.aggregator, &kubeconfig).await?;
         let site = DemoSite {
             programs: self.programs,
@@ -191,7 +191,7 @@ impl DemoRunner<'_> {
     ) -> Result<Vec<DemoMachine<'a>>, CliError> {
         let mut machines = Vec::new();
         for scenario in scenarios {
-            self.say(&format!("starting the agent of {}: {}", scenario.name, scenario.title()))?;
+            self.log(&format!("starting the agent of {}: {}", scenario.name, scenario.title()))?;
             let machine = DemoMachine::make(scenario, site, servers).await?;
             let name = format!("the agent of {}", scenario.name);
             children.start(&name, &machine.agent(aggregator))?;
@@ -224,13 +224,13 @@ impl DemoRunner<'_> {
             let waits_for_tour = self.settings.tour && !ready;
             let has_end = !opened || waits_for_tour || self.settings.duration().is_some();
             tokio::select! {
-                received = feed.next(say_lost) => {
+                received = feed.next(note_lost) => {
                     let _ = received?;
                     match monitor.update().await {
                         Ok(OutputState::Open) => {}
                         Ok(OutputState::Closed) => return Ok(DemoOutcome::OutputClosed),
                         // Requested again at the next event.
-                        Err(CliError::Client(error)) => say_lost(&brief(&error.into())),
+                        Err(CliError::Client(error)) => note_lost(&brief(&error.into())),
                         Err(error) => return Err(error),
                     }
                 }
@@ -339,7 +339,7 @@ impl DemoRunner<'_> {
         line(&Style::Strong.paint(&text, self.colors))
     }
 
-    fn say(&self, text: &str) -> Result<(), CliError> {
+    fn log(&self, text: &str) -> Result<(), CliError> {
         line(&format!("{} {text}", Style::Strong.paint("==>", self.colors)))
     }
 
@@ -349,20 +349,20 @@ impl DemoRunner<'_> {
         machines: usize,
         kubeconfig: &Path,
     ) -> Result<(), CliError> {
-        self.say(&format!("all {machines} machines are connected. Web pages: {aggregator_url}/"))?;
+        self.log(&format!("all {machines} machines are connected. Web pages: {aggregator_url}/"))?;
         if self.settings.tour {
             return Ok(());
         }
         let own = self.own.display();
         let set = format!("OCTAVO_SERVER={aggregator_url} {own}");
-        self.say("try these commands in another terminal:")?;
+        self.log("try these commands in another terminal:")?;
         for command in ["nodes", "availability", "profiles list", "node hgx-a100", "top"] {
             line(&format!("      {set} {command}"))?;
         }
-        self.say("the commands that write to the simulated cluster need its kubeconfig:")?;
+        self.log("the commands that write to the simulated cluster need its kubeconfig:")?;
         let create = "profiles create --type nvidia-h200-141gb --namespace platform";
         line(&format!("      KUBECONFIG={} {set} {create}", kubeconfig.display()))?;
-        self.say("events follow; Ctrl-C stops the demo")
+        self.log("events follow; Ctrl-C stops the demo")
     }
 }
 

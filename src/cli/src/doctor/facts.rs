@@ -83,13 +83,13 @@ pub(crate) async fn collect<'a>(
 }
 
 /// Reads a source that may hang; `what` describes it.
-async fn look<T: Send + 'static>(
+async fn read<T: Send + 'static>(
     what: impl Into<String>,
     read: impl FnOnce() -> Observed<T> + Send + 'static,
 ) -> Observed<T> {
     let what = what.into();
     let (sender, receiver) = oneshot::channel();
-    let thread = thread::Builder::new().name("look".to_owned());
+    let thread = thread::Builder::new().name("read".to_owned());
     thread
         // After a timeout the result has no receiver.
         .spawn(move || drop(sender.send(read())))
@@ -118,10 +118,10 @@ async fn traces(sys: &Path, settings: &DoctorSources) -> Observed<DriverTraces> 
     let place = sys.display().to_string();
     let [sys, modules, proc] =
         [sys, settings.modules_root.as_path(), &settings.proc_root].map(Path::to_owned);
-    let installed = look("the list of kernel modules", move || {
+    let installed = read("the list of kernel modules", move || {
         Ok(driver_traces::installed_modules(&modules, &proc))
     });
-    let traces = look(place, move || Ok(driver_traces::read(&sys)));
+    let traces = read(place, move || Ok(driver_traces::read(&sys)));
     let (installed, traces) = tokio::join!(installed, traces);
     let mut traces = traces?;
     traces.installed = installed.ok().flatten();
@@ -133,7 +133,7 @@ async fn files(settings: &DoctorSources) -> Observed<DeviceFiles> {
         "/dev is the pod's own: mount the node's /dev and set --dev-root".to_owned()
     })?;
     let dev = dev.to_owned();
-    look(dev.display().to_string(), move || driver_traces::device_files(&dev)).await
+    read(dev.display().to_string(), move || driver_traces::device_files(&dev)).await
 }
 
 async fn instance_files(
@@ -146,7 +146,7 @@ async fn instance_files(
     let minors = minors.collect();
     let dev = settings.dev_root().unwrap_or_else(|| Path::new("/dev"));
     let [proc, dev] = [settings.proc_root.as_path(), dev].map(Path::to_owned);
-    look("the driver's capabilities table", move || {
+    read("the driver's capabilities table", move || {
         let files = match device_files::read(&proc, &dev, &minors) {
             Ok(files) => files,
             Err(DeviceFilesError::NoDriver) => return Err(DeviceFilesError::NoDriver.to_string()),
@@ -164,7 +164,7 @@ async fn groups(sys: &Path, settings: &DoctorSources) -> Observed<ControlGroups>
     let dev = settings.dev_root().map(Path::to_owned);
     let (sys, place) = (sys.to_owned(), sys.join("fs/cgroup").display().to_string());
     let shown = place.clone();
-    let groups = look(place, move || driver_traces::control_groups(&sys, dev.as_deref())).await?;
+    let groups = read(place, move || driver_traces::control_groups(&sys, dev.as_deref())).await?;
     if groups.pods.is_none() && settings.in_pod() {
         return Err(format!("{shown} shows only this pod's own cgroup"));
     }
@@ -173,7 +173,7 @@ async fn groups(sys: &Path, settings: &DoctorSources) -> Observed<ControlGroups>
 
 async fn processes(settings: &DoctorSources) -> Observed<Processes> {
     let proc = settings.proc_root.clone();
-    look(proc.display().to_string(), move || {
+    read(proc.display().to_string(), move || {
         Ok(Processes {
             hidden: holders::pods(&proc).err().map(|error| chain(&error)),
             programs: holders::running_programs(&proc, &[MIG_MANAGER, GFD]),
@@ -186,7 +186,7 @@ async fn kubelet(settings: &DoctorSources) -> Observed<Option<Kubelet>> {
     let root = settings.kubelet_root.clone();
     let place = root.display().to_string();
     let looked = root.clone();
-    let is_there = look(place.clone(), move || {
+    let is_there = read(place.clone(), move || {
         let there = looked.try_exists();
         there.map_err(|error| format!("cannot inspect {}: {error}", looked.display()))
     });
@@ -204,11 +204,11 @@ async fn kubelet(settings: &DoctorSources) -> Observed<Option<Kubelet>> {
     let in_pod = settings.in_pod();
     let (allocatable, registered, sockets, claim_drivers) = tokio::join!(
         pod_resources::allocatable_of_all_vendors(&socket, SOURCE_TIMEOUT),
-        look("the kubelet's device plugin checkpoint", move || {
+        read("the kubelet's device plugin checkpoint", move || {
             kubelet_checkpoint::healthy_device_counts(&directory).map_err(|error| chain(&error))
         }),
-        look(plugins.display().to_string(), mounted(plugins.clone(), in_pod)),
-        look(claims.display().to_string(), mounted(claims.clone(), in_pod)),
+        read(plugins.display().to_string(), mounted(plugins.clone(), in_pod)),
+        read(claims.display().to_string(), mounted(claims.clone(), in_pod)),
     );
     let sockets = sockets.map(|mut names| {
         names.retain(|name| name != "kubelet.sock" && !name.starts_with("kubelet_internal"));
@@ -251,7 +251,7 @@ async fn labels(settings: &DoctorSources) -> Result<Observed<Option<FeatureLabel
         return Ok(Ok(Some(FeatureLabels { place: input::place(named), labels, gfd: gfd(named) })));
     }
     let own = Input::File(FEATURE_FILE.into());
-    let result = look(input::place(&own), move || match input::labels(&own) {
+    let result = read(input::place(&own), move || match input::labels(&own) {
         Ok(labels) => Ok(Some(FeatureLabels { place: input::place(&own), labels, gfd: gfd(&own) })),
         Err(CliError::Read { source, .. }) if source.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(chain(&error)),
@@ -277,7 +277,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn hanging_source_times_out() {
         let (release, hangs) = mpsc::channel::<()>();
-        let hung = look("a disk", move || {
+        let hung = read("a disk", move || {
             let _ended = hangs.recv();
             Ok(())
         });
@@ -288,8 +288,8 @@ mod tests {
 
     #[tokio::test]
     async fn source_result_is_returned_and_panic_is_an_error() {
-        assert_eq!(look("it", || Ok(7)).await, Ok(7));
-        let error = look("it", || -> Observed<()> { panic!("odd") }).await;
+        assert_eq!(read("it", || Ok(7)).await, Ok(7));
+        let error = read("it", || -> Observed<()> { panic!("odd") }).await;
         assert_eq!(error.unwrap_err(), "cannot read it: the reader failed");
     }
 }

@@ -185,7 +185,7 @@ impl RunningChange<'_> {
 
     /// Changes only MIG modes.
     async fn modes(&mut self, targets: &Targets) -> Result<String, ChangeFailure> {
-        self.runner.say("Applying MIG mode change");
+        self.runner.print("Applying MIG mode change");
         let meant = |inventory: &Inventory| mode_targets(targets, inventory);
         let status = self.rounds(&meant).await?;
         let latest = self.hardware.observe().await;
@@ -216,7 +216,7 @@ impl RunningChange<'_> {
         };
         if !compare(&targets, &inventory).is_empty() {
             self.runner.run(HookPoint::PreApplyConfig).await?;
-            self.runner.say("Applying MIG device configuration");
+            self.runner.print("Applying MIG device configuration");
         }
         // A device reports more once MIG mode is enabled.
         let change = self.change;

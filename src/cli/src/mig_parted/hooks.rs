@@ -59,14 +59,14 @@ impl<'a> HookRunner<'a> {
     /// Runs the hooks of an event in sequence, until one fails.
     pub(super) async fn run(&self, moment: HookPoint) -> Result<(), MigPartedError> {
         for hook in self.hooks.at(moment) {
-            self.say(&format!("Running {moment} hook {}", hook.command));
+            self.print(&format!("Running {moment} hook {}", hook.command));
             self.one(moment, hook).await?;
         }
         Ok(())
     }
 
     /// Prints a debug message.
-    pub(super) fn say(&self, text: &str) {
+    pub(super) fn print(&self, text: &str) {
         if self.debug {
             note(&printable(text));
         }

@@ -17,7 +17,7 @@ use crate::settings::profiles::ProfileFilter;
 use crate::settings::{Colors, OutputMode};
 use crate::style::Style;
 use crate::text::{count_noun, printable};
-use crate::watch::event_feed::{EventFeed, FeedItem, say_lost};
+use crate::watch::event_feed::{EventFeed, FeedItem, note_lost};
 use crate::watch::screen::{AlternateScreen, height, over, status_line};
 use crate::watch::{StopSignal, now};
 use crate::{CliError, Exit, Report, json_line, yaml};
@@ -59,7 +59,7 @@ async fn follow(
             // Shown immediately: the next redraw may take a while.
             let _ = output::out(&status_line(&Style::Bad.paint(why, colors)));
         } else {
-            say_lost(why);
+            note_lost(why);
         }
     };
     loop {
@@ -100,7 +100,7 @@ impl ProfileWatcher<'_> {
             return output::out(&over(&self.picture(&list), height()));
         }
         if list.notice != self.notice {
-            say_notice(list.notice.as_deref());
+            print_notice(list.notice.as_deref());
             self.notice = list.notice;
         }
         let rows = list.items.into_iter();
@@ -154,7 +154,7 @@ impl ProfileWatcher<'_> {
 }
 
 /// Prints a notice to standard error, because programs may read the lines.
-fn say_notice(notice: Option<&str>) {
+fn print_notice(notice: Option<&str>) {
     match notice {
         Some(why) => output::note(&format!("note: {}", printable(why))),
         None => output::note("note: the output is up to date again"),

@@ -349,7 +349,7 @@ impl ConfigSettings {
 impl HooksSettings {
     /// Returns the directories that are searched for a command without one: this process's `PATH`, except directories
     /// that depend on the working directory.
-    #[expect(clippy::disallowed_methods, reason = "settings are what the environment is read for")]
+    #[expect(clippy::disallowed_methods, reason = "settings read the environment")]
     pub fn search_path(&self) -> Vec<PathBuf> {
         let path = env::var_os("PATH").unwrap_or_default();
         env::split_paths(&path).filter(|directory| directory.is_absolute()).collect()

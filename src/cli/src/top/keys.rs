@@ -16,7 +16,7 @@ impl KeyReader {
     /// Switches the terminal to unbuffered input without echo. If standard input is no terminal, no key is ever
     /// received.
     pub(super) fn listen() -> Self {
-        let (tell, pressed) = mpsc::channel(1);
+        let (sender, pressed) = mpsc::channel(1);
         let before = unbuffered();
         if before.is_some() {
             // A read cannot be canceled, so it runs on a thread that ends with the process.
@@ -24,7 +24,7 @@ impl KeyReader {
                 let mut key = [0];
                 while io::stdin().read(&mut key).is_ok_and(|count| count == 1) {
                     let [pressed] = key;
-                    if tell.blocking_send(pressed).is_err() {
+                    if sender.blocking_send(pressed).is_err() {
                         return;
                     }
                 }

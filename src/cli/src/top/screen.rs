@@ -48,13 +48,13 @@ pub(super) async fn follow(
             () = keys.quit() => return Ok(()),
             () = stop.received() => return Ok(()),
         }
-        let news = tokio::select! {
-            news = source.ask(Some(rows(settings))) => news,
+        let result = tokio::select! {
+            result = source.ask(Some(rows(settings))) => result,
             () = keys.quit() => return Ok(()),
             () = stop.received() => return Ok(()),
         };
-        show = news.is_ok();
-        match news {
+        show = result.is_ok();
+        match result {
             Ok(new) => answer = new,
             Err(error) => {
                 let why = format!("{}; the output below is from the last update", brief(&error));

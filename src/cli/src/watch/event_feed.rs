@@ -96,7 +96,7 @@ impl<E: EventStream> EventFeed<E> {
 }
 
 /// Reports on standard error that a connection was lost.
-pub(crate) fn say_lost(why: &str) {
+pub(crate) fn note_lost(why: &str) {
     output::note(&format!("note: {why}"));
 }
 

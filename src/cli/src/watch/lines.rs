@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use octavo_fleet::api::{Event, NodeRow};
 
-use super::event_feed::{EventFeed, FeedItem, say_lost};
+use super::event_feed::{EventFeed, FeedItem, note_lost};
 use super::{node_diff, now};
 use crate::output::{self, OutputState};
 use crate::settings::fleet::{FleetFormat, WatchSettings};
@@ -28,15 +28,15 @@ pub(super) async fn follow(
 ) -> Result<(), CliError> {
     let mut printer = LinePrinter { settings, colors, known: BTreeMap::new() };
     loop {
-        let news = feed.next(say_lost).await?;
-        let output = match news {
+        let item = feed.next(note_lost).await?;
+        let output = match item {
             FeedItem::Connected => printer.catch_up(&feed).await,
             FeedItem::Changed(event) => printer.follow(&feed, *event).await,
         };
         match output {
             Ok(OutputState::Open) => {}
             Ok(OutputState::Closed) => return Ok(()),
-            Err(error) => feed.failed(error, &say_lost).await?,
+            Err(error) => feed.failed(error, &note_lost).await?,
         }
     }
 }
@@ -52,34 +52,34 @@ impl LinePrinter<'_> {
             .filter(|name| list.items.iter().all(|row| row.name != *name))
             .collect::<Vec<_>>();
         for name in gone {
-            if self.tell(&Event::Removed { name })? == OutputState::Closed {
+            if self.print(&Event::Removed { name })? == OutputState::Closed {
                 return Ok(OutputState::Closed);
             }
         }
         for node in list.items {
-            if self.tell(&Event::Node { node })? == OutputState::Closed {
+            if self.print(&Event::Node { node })? == OutputState::Closed {
                 return Ok(OutputState::Closed);
             }
         }
         let revision = list.revision;
-        self.tell(&Event::Synced { revision })
+        self.print(&Event::Synced { revision })
     }
 
     /// Prints a change, if the node passes the filter or did before.
     async fn follow(&mut self, feed: &EventFeed, event: Event) -> Result<OutputState, CliError> {
         let Event::Node { node } = event else {
-            return self.tell(&event);
+            return self.print(&event);
         };
         let name = node.name.clone();
         let event = match fleet::matching(feed.client(), &self.settings.filter, node).await? {
             Some(node) => Event::Node { node },
             None => Event::Removed { name },
         };
-        self.tell(&event)
+        self.print(&event)
     }
 
     /// Prints an event, unless it changes nothing.
-    fn tell(&mut self, event: &Event) -> Result<OutputState, CliError> {
+    fn print(&mut self, event: &Event) -> Result<OutputState, CliError> {
         let before = match event {
             Event::Node { node } => self.known.insert(node.name.clone(), node.clone()),
             Event::Removed { name } => {

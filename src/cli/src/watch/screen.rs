@@ -67,13 +67,13 @@ pub(super) async fn follow(
         // While disconnected, the feed waits before it retries, and nothing must shorten that wait.
         let shows = canvas.is_some() && feed.is_connected();
         tokio::select! {
-            news = feed.next(lost) => {
-                let news = news?;
+            item = feed.next(lost) => {
+                let item = item?;
                 // Failures before the first connection belong on the main screen, which remains.
                 if canvas.is_none() {
                     canvas = Some(AlternateScreen::open()?);
                 }
-                due = match (news, before) {
+                due = match (item, before) {
                     (FeedItem::Changed(_), Some(before)) => due.min(before + MIN_REDRAW_INTERVAL),
                     (FeedItem::Connected, _) | (FeedItem::Changed(_), None) => Instant::now(),
                 };

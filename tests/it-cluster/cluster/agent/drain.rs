@@ -219,14 +219,14 @@ fn missing_permission_to_list_pods_is_reported_with_remedy() {
 /// The API server's response to the eviction of exactly this pod.
 async fn requested(site: &Site, id: PodId) -> EvictionResult {
     let node = site.rig.name().parse().unwrap();
-    let (door, usher) = Evictor::new(site.rig.api.client(), &node);
-    let usher = tokio::spawn(usher.run());
-    door.set(PodRequests { list: None, evict: vec![id.clone()] });
-    let mut received = door.observed.clone();
+    let (handle, evictor) = Evictor::new(site.rig.api.client(), &node);
+    let evictor = tokio::spawn(evictor.run());
+    handle.set(PodRequests { list: None, evict: vec![id.clone()] });
+    let mut received = handle.observed.clone();
     let received = received.wait_for(|received| received.answers.contains_key(&id));
     let answer = received.await.unwrap().answers[&id].clone();
-    drop(door);
-    usher.await.unwrap();
+    drop(handle);
+    evictor.await.unwrap();
     answer
 }
 
@@ -254,7 +254,7 @@ async fn recreated_pod_is_not_evicted_and_two_budgets_are_reported() {
         }));
     }
     let EvictionResult::Refused(why) = requested(&site, this).await else {
-        panic!("two budgets let it go");
+        panic!("the eviction is allowed despite two budgets");
     };
     assert!(why.contains("more than one PodDisruptionBudget"), "{why}");
     assert!(site.stays("notebook-7"));

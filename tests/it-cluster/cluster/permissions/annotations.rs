@@ -82,7 +82,7 @@ async fn aggregator_that_annotates_pods_changes_three_annotations_only() {
     let before: Value = read(&cluster).await;
     expect(&aggregator, refusals()).await;
     expect(&aggregator, denials_of_other_changes()).await;
-    assert_eq!(read(&cluster).await, before, "what was refused changed something");
+    assert_eq!(read(&cluster).await, before, "a rejected request changed the Node");
     expect(&aggregator, what_is_ours()).await;
     expect(&aggregator, rights()).await;
     all_role_permissions(&cluster, &aggregator).await;
@@ -99,7 +99,7 @@ fn refusals() -> Vec<(&'static str, ApiRequest, Verdict)> {
     let foreign = DeniedByPolicy("not allowed to change these annotations of a pod");
     let words = DeniedByPolicy("are not valid types, MIG profiles or sharing modes");
     vec![
-        ("a person's goes", annotations(&json!({"person": null})), foreign),
+        ("a user's value is removed", annotations(&json!({"person": null})), foreign),
         ("ours and a person's", annotations(&json!({TYPE: "a", "person": "2"})), foreign),
         ("another of ours", annotations(&json!({"octavo.dev/other": "2"})), foreign),
         ("a key like ours", annotations(&json!({"octavo.dev/sharing2": "a"})), foreign),

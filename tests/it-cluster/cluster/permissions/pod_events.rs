@@ -170,7 +170,7 @@ async fn pod_over_its_share_gets_event_once_account_is_authorized() {
         assert_eq!(described.contains("MemoryOverShare"), is_reported, "{described}");
     }
     let node = ApiRequest::get("/api/v1/nodes/node-a");
-    may.expect("the agent's way in is still good", &node, Verdict::Allowed).await;
+    may.expect("the agent is still authorized", &node, Verdict::Allowed).await;
 }
 
 /// Each event is requested once, and the first denial is logged.

@@ -72,7 +72,7 @@ async fn policies_of_renamed_release_restrict_its_own_agents() {
     agent.expect("its own node", &labels(OWN, &count), Allowed).await;
     let foreign = labels(OWN, &json!({"person": "2"}));
     let refused = DeniedByPolicy("not allowed to make this change to these labels");
-    agent.expect("a person's label", &foreign, refused).await;
+    agent.expect("a user's label", &foreign, refused).await;
     agent.expect("an event", &event("default", "node-a"), Allowed).await;
 
     certificate_is_reused_until_names_change(&cluster, chart);
@@ -83,7 +83,7 @@ fn certificate_is_reused_until_names_change(cluster: &PermissionCluster, chart: 
     let first = certificate(cluster);
     let for_ = |names: &str| format!("aggregator.tls.names={names}");
     helm(cluster, "upgrade", &[chart, "--set=tier=applier"]);
-    assert_eq!(certificate(cluster), first, "an upgrade makes none");
+    assert_eq!(certificate(cluster), first, "an upgrade creates a new certificate");
     let names = for_("{octavo.example.com}");
     helm(cluster, "upgrade", &[chart, "--set", &names]);
     let second = certificate(cluster);

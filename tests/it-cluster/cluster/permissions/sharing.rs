@@ -132,16 +132,16 @@ async fn label_is_writable_with_own_value(cluster: &PermissionCluster, agent: &R
     let set = |value: Option<&str>| labels(OWN, &json!({LABEL: value}));
     let refused = DeniedByPolicy("labels: nvidia.com/device-plugin.config");
     let admin = cluster.admin();
-    agent.expect("a person's goes", &set(None), refused).await;
+    agent.expect("a user's value is removed", &set(None), refused).await;
     let ours = set(Some("octavo-a-1"));
-    agent.expect("a person's is ours", &ours, refused).await;
-    admin.expect("nobody's", &set(None), Allowed).await;
+    agent.expect("a user's value is replaced", &ours, refused).await;
+    admin.expect("no value", &set(None), Allowed).await;
     agent.expect_eventually(&set(Some("octavo-a-1")), Allowed).await;
     let rows = [
         ("another's value", set(Some("mine")), refused),
         ("ours", set(Some("octavo-a-1")), Allowed),
         ("the next of ours", set(Some("octavo-b-2")), Allowed),
-        ("ours goes", set(None), Allowed),
+        ("our value is removed", set(None), Allowed),
     ];
     expect(agent, &rows).await;
 }

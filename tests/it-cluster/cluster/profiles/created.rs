@@ -205,7 +205,7 @@ async fn profile_creation_requires_requester_permission_and_records_requester() 
     // A type of which no other test has nodes in the shared API server.
     let gpus = node(api, "nvidia-l40s-48gb");
     let (namespace, other) = (api.namespace(), api.namespace());
-    let [reader, vendor] = [("reader", &["get"][..]), ("maker", &["get", "create"])]
+    let [reader, vendor] = [("reader", &["get"][..]), ("creator", &["get", "create"])]
         .map(|(name, verbs)| account(api, &namespace, name, verbs));
     let mut aggregator = start(api, &["--create-profiles", "--http-auth=token-review"]);
     let readers = Readers::at(aggregator.http);
@@ -226,7 +226,7 @@ async fn profile_creation_requires_requester_permission_and_records_requester() 
     let made = vendor.post(PATH, &wanted).await;
     assert_eq!(made.status, 201, "{}", made.body);
     let there = object(api, &namespace, "ours").unwrap();
-    let who = format!("system:serviceaccount:{namespace}:maker");
+    let who = format!("system:serviceaccount:{namespace}:creator");
     assert_eq!(there["metadata"]["annotations"]["octavo.dev/created-by"], who);
     // Permission to create is none to replace.
     let over = with(&wanted, json!({"replace": true, "displayName": "Other"}));

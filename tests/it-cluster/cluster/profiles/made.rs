@@ -77,9 +77,9 @@ async fn profile_is_drafted_from_nodes_created_and_overwrites_no_other() {
     assert_eq!(reported, format!("profile {namespace}/{H200} created\n"));
     let made = object(&api, &namespace, H200).unwrap();
     profile_records_requester_without_node_names(&made, &nodes);
-    let judged = site.profile(H200, |one| one["available"] == 8).await;
-    assert_eq!(words(&judged), [] as [&str; 0]);
-    assert_eq!(judged["reason"], "team vision");
+    let profile = site.profile(H200, |one| one["available"] == 8).await;
+    assert_eq!(words(&profile), [] as [&str; 0]);
+    assert_eq!(profile["reason"], "team vision");
     // A repeated creation changes nothing.
     site.run(&here, 0);
     assert_eq!(object(&api, &namespace, H200), Some(made));
@@ -137,8 +137,8 @@ async fn req_009_workloads_of_created_profile_run_only_on_nodes_of_its_type() {
     site.until(&path, |draft| draft["kind"] == "ProfileDraft").await;
     site.run(&create, 0);
     let path = format!("{namespace}/premium");
-    let judged = site.profile(&path, |one| one["available"] == 8).await;
-    assert_eq!(judged["type"], H200);
+    let profile = site.profile(&path, |one| one["available"] == 8).await;
+    assert_eq!(profile["type"], H200);
     let made = object(api, &namespace, "premium").unwrap();
     for number in 0..9 {
         api.create(&pod(&made, &namespace, &format!("work-{number}")));
@@ -161,6 +161,6 @@ async fn req_009_workloads_of_created_profile_run_only_on_nodes_of_its_type() {
     });
     let on: Vec<&str> = pods.iter().filter_map(|pod| pod["spec"]["nodeName"].as_str()).collect();
     assert_eq!(on, [h200.name(); 8]);
-    let judged = site.profile(&path, |one| one["available"] == 0).await;
-    assert_eq!(words(&judged), [] as [&str; 0]);
+    let profile = site.profile(&path, |one| one["available"] == 0).await;
+    assert_eq!(words(&profile), [] as [&str; 0]);
 }

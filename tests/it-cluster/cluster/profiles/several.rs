@@ -30,9 +30,9 @@ async fn req_011_workloads_of_multi_type_profile_use_each_type_and_no_other() {
     any["spec"]["identifiers"][0]["defaultCount"] = json!(8);
     api.apply(&any.to_string());
     let path = format!("{namespace}/any");
-    let judged = site.profile(&path, |one| one["available"] == 2).await;
-    assert_eq!(words(&judged), [] as [&str; 0]);
-    let reached = judged["reach"]["types"].as_array().unwrap().iter();
+    let profile = site.profile(&path, |one| one["available"] == 2).await;
+    assert_eq!(words(&profile), [] as [&str; 0]);
+    let reached = profile["reach"]["types"].as_array().unwrap().iter();
     let reached: BTreeSet<&str> = reached.map(|one| one["type"].as_str().unwrap()).collect();
     assert_eq!(reached, TYPES[..2].iter().copied().collect());
     let list = site.readers.get("/api/hardware-profiles").await.json();

@@ -184,8 +184,8 @@ impl Site {
     pub(super) fn until(&self, what: &str, mut so: impl FnMut() -> bool) {
         let began = Instant::now();
         while !so() {
-            let patient = began.elapsed() < TIME_LIMIT;
-            assert!(patient, "never: {what}\n{}", story(self.api()));
+            let is_in_time = began.elapsed() < TIME_LIMIT;
+            assert!(is_in_time, "never: {what}\n{}", story(self.api()));
             // A simulated machine reports no changes, so it is polled at a pace that leaves the processor to others.
             thread::park_timeout(Duration::from_millis(10));
         }
@@ -235,21 +235,24 @@ impl Site {
 /// Logs to read after a failure.
 pub(super) fn story(api: &Api) -> String {
     let ours = "--selector=app.kubernetes.io/part-of=octavo";
-    let say = |arguments: &[&str]| {
+    let output = |arguments: &[&str]| {
         let output = api.try_kubectl(arguments);
         String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()
     };
     [
-        say(&["describe", "node", A100]),
-        say(&["describe", "pods", "-n", NAMESPACE]),
-        say(&["logs", "-n", NAMESPACE, ours, "--prefix", "--tail=60"]),
-        say(&["get", "events", "-n", NAMESPACE]),
+        output(&["describe", "node", A100]),
+        output(&["describe", "pods", "-n", NAMESPACE]),
+        output(&["logs", "-n", NAMESPACE, ours, "--prefix", "--tail=60"]),
+        output(&["get", "events", "-n", NAMESPACE]),
     ]
     .join("\n")
 }
 
 /// Prints a figure with `--nocapture`.
-#[expect(clippy::print_stderr, reason = "figures are to be seen, and nothing depends on them")]
+#[expect(
+    clippy::print_stderr,
+    reason = "figures are printed for the reader; no test depends on them"
+)]
 pub(super) fn figure(text: &str) {
     eprintln!("{text}");
 }

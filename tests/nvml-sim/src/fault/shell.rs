@@ -303,7 +303,7 @@ mod tests {
         assert_eq!(faults.decide(&call("f")).answer, Some(Code::Success));
         assert!(matches!(faults.take_problem(), Some(RuleError::Malformed { .. })));
         faults.decide(&call("f"));
-        assert!(faults.take_problem().is_none(), "said once");
+        assert!(faults.take_problem().is_none(), "the problem is reported twice");
     }
 
     #[test]

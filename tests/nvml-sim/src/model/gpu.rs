@@ -125,7 +125,7 @@ pub struct PciIds {
 /// `nvmlDeviceArchitecture_t`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-#[expect(missing_docs, reason = "the names are NVIDIA's and say all there is")]
+#[expect(missing_docs, reason = "the names are NVIDIA's and describe themselves")]
 pub enum Architecture {
     Volta,
     Turing,

@@ -60,7 +60,7 @@ fn mode_can_wait_for_reset_or_never_change_after_success() {
         (status, current, pending)
     };
     machine.faults("[{call: nvmlDeviceSetMigMode, activation: SUCCESS}]");
-    assert_eq!(set(1), (0, 0, 0), "says SUCCESS and did nothing");
+    assert_eq!(set(1), (0, 0, 0), "returned SUCCESS without an effect");
     machine.faults("[{call: nvmlDeviceSetMigMode, activation: RESET_REQUIRED}]");
     assert_eq!(set(1), (16, 0, 1));
     machine.change(|world| world.reset_gpu(Slot(0)));

@@ -55,7 +55,7 @@ impl ObservedNode {
     }
 
     /// Observes these pods at `now` and returns the waiting time.
-    fn look(&mut self, pods: &[PodFacts<'_>], now: i64) -> Wait {
+    fn observe(&mut self, pods: &[PodFacts<'_>], now: i64) -> Wait {
         let all = Arc::new(there(pods));
         for shown in self.holders.observe(&all, now) {
             self.history.record(shown);
@@ -69,8 +69,8 @@ impl ObservedNode {
     fn after(&mut self, count: i64) -> i64 {
         for number in 0..count {
             let name = format!("old-{number}");
-            self.look(&[(&name, "team", number * 3600, None)], number * 3600);
-            self.look(&[], (number + 1) * 3600);
+            self.observe(&[(&name, "team", number * 3600, None)], number * 3600);
+            self.observe(&[], (number + 1) * 3600);
         }
         count * 3600
     }
@@ -83,7 +83,7 @@ fn ac_008_wait_time_is_estimated_from_history() {
     let mut watched = ObservedNode::new();
     let now = watched.after(30);
     let holders = TWO.map(|(name, team)| (name, team, now - 600, None));
-    let wait = watched.look(&holders, now + 60);
+    let wait = watched.observe(&holders, now + 60);
     let Wait::Likely { from, to, samples, since, of, holders } = wait else { panic!("{wait:?}") };
     // All last an hour, and these started ten minutes before.
     assert_eq!((from, to), (now + 3000, Some(now + 3000)));
@@ -100,7 +100,7 @@ fn ac_008_deadline_limits_the_estimate() {
     let now = watched.after(30);
     let wait = |watched: &mut ObservedNode, until| {
         let holders = [("x", "team-x", now, Some(until)), ("y", "team-y", now, None)];
-        let wait = watched.look(&holders, now + 60);
+        let wait = watched.observe(&holders, now + 60);
         let Wait::Likely { from, to, of, .. } = wait else { panic!("{wait:?}") };
         (from, to, of)
     };
@@ -116,27 +116,27 @@ fn ac_008_insufficient_history_gives_no_estimate() {
     let now = watched.after(19);
     let holders = TWO.map(|(name, team)| (name, team, now, None));
     let few = Wait::Unknown(Unknown::TooFew { ended: 19, since: 0 });
-    assert_eq!(watched.look(&holders, now + 60), few);
+    assert_eq!(watched.observe(&holders, now + 60), few);
     assert!(few.description().unwrap().contains("19 of the"), "{few:?}");
 
     // Two more ends suffice; but nothing is known about holders that have held their units longer.
-    watched.look(&[holders[0]], now + 120);
+    watched.observe(&[holders[0]], now + 120);
     let late = now + 100_000;
     let held = TWO.map(|(name, team)| (name, team, now + 200, None));
-    watched.look(&held, now + 240);
+    watched.observe(&held, now + 240);
     for step in 0..40 {
-        watched.look(&held, now + 240 + step * 3000);
+        watched.observe(&held, now + 240 + step * 3000);
     }
     let longer = Wait::Unknown(Unknown::BeyondObserved { samples: 21, since: 0 });
-    assert_eq!(watched.look(&held, late + 20_240), longer);
+    assert_eq!(watched.observe(&held, late + 20_240), longer);
 
     // Another aggregator has observed no end, and does not treat earlier holdings as complete.
     let mut restarted = ObservedNode::new();
-    restarted.look(&held, late);
-    restarted.look(&[held[0]], late + 60);
+    restarted.observe(&held, late);
+    restarted.observe(&[held[0]], late + 60);
     let again = ("z", "team-z", late + 60, None);
     assert_eq!(
-        restarted.look(&[held[0], again], late + 120),
+        restarted.observe(&[held[0], again], late + 120),
         Wait::Unknown(Unknown::TooFew { ended: 1, since: late })
     );
 }
@@ -147,29 +147,33 @@ fn pods_of_one_workload_count_once() {
     let names: Vec<String> = (0..40).map(|number| format!("worker-{number}")).collect();
     let gang: Vec<PodFacts<'_>> =
         names.iter().map(|name| (name.as_str(), "team", 30, None)).collect();
-    watched.look(&[], 0);
-    watched.look(&gang, 50);
-    watched.look(&gang[20..], 3000);
-    watched.look(&[], 3030);
+    watched.observe(&[], 0);
+    watched.observe(&gang, 50);
+    watched.observe(&gang[20..], 3000);
+    watched.observe(&[], 3030);
     let holders = TWO.map(|(name, team)| (name, team, 3030, None));
-    assert_eq!(watched.look(&holders, 3040), Wait::Unknown(Unknown::TooFew { ended: 1, since: 0 }));
+    assert_eq!(
+        watched.observe(&holders, 3040),
+        Wait::Unknown(Unknown::TooFew { ended: 1, since: 0 })
+    );
     // They count once however far apart they end, as the pods of an array job do.
     let mut watched = ObservedNode::new();
     let gang = &gang[..24];
-    watched.look(gang, 50);
+    watched.observe(gang, 50);
     for gone in 1..=24_usize {
         let now = 3000 + 120 * i64::try_from(gone).unwrap();
-        watched.look(&gang[gone..], now);
+        watched.observe(&gang[gone..], now);
     }
     let holders = TWO.map(|(name, team)| (name, team, 6000, None));
     assert_eq!(
-        watched.look(&holders, 6010),
+        watched.observe(&holders, 6010),
         Wait::Unknown(Unknown::TooFew { ended: 1, since: 50 })
     );
     // Several pods of one current workload do not end sooner than one of them.
     let mut watched = ObservedNode::new();
     let now = watched.after(30);
-    let alone = watched.look(&[("x", "team-x", now, None), ("y", "team-x", now, None)], now + 60);
+    let alone =
+        watched.observe(&[("x", "team-x", now, None), ("y", "team-x", now, None)], now + 60);
     let Wait::Likely { from, holders, .. } = alone else { panic!("{alone:?}") };
     assert_eq!((from, holders), (now + 3600, 2));
 }
@@ -179,8 +183,8 @@ fn history_is_bounded_by_window() {
     let mut watched = ObservedNode::new();
     let now = watched.after(1000);
     let holders = TWO.map(|(name, team)| (name, team, now, None));
-    let Wait::Likely { samples, since, .. } = watched.look(&holders, now + 60) else {
-        panic!("nothing is said")
+    let Wait::Likely { samples, since, .. } = watched.observe(&holders, now + 60) else {
+        panic!("no estimate")
     };
     // Fourteen days of one-hour pods, not all thousand of them.
     assert_eq!((samples, since), (14 * 24, now + 60 - 14 * 86_400));
@@ -198,14 +202,14 @@ proptest! {
     ) {
         let mut watched = ObservedNode::new();
         let mut now = 0;
-        watched.look(&[], now);
+        watched.observe(&[], now);
         for (number, lasts) in lasts.iter().enumerate() {
             let name = format!("old-{number}");
-            watched.look(&[(&name, "team", now, None)], now);
+            watched.observe(&[(&name, "team", now, None)], now);
             let mut gone = 0;
             while gone < *lasts {
                 gone = (gone + 3000).min(*lasts);
-                watched.look(&if gone < *lasts { vec![(name.as_str(), "team", now, None)] } else { vec![] }, now + gone);
+                watched.observe(&if gone < *lasts { vec![(name.as_str(), "team", now, None)] } else { vec![] }, now + gone);
             }
             now += lasts;
         }
@@ -214,7 +218,7 @@ proptest! {
             ("x", "team-x", now - began[0], until),
             ("y", "team-y", now - began[1], None),
         ];
-        match watched.look(&holders, now) {
+        match watched.observe(&holders, now) {
             Wait::Likely { from, to, samples, of, .. } => {
                 prop_assert!(from > now && to.is_none_or(|to| to >= from));
                 prop_assert!(samples >= 20 && u32::from(until.is_some()) == of);
@@ -223,7 +227,7 @@ proptest! {
             Wait::Deadlines { earliest, .. } => prop_assert_eq!(Some(earliest), until),
             Wait::Unknown(Unknown::TooFew { ended, .. }) => prop_assert!(ended < 20 && until.is_none()),
             Wait::Unknown(Unknown::BeyondObserved { samples, .. }) => prop_assert!(samples >= 20 && until.is_none()),
-            Wait::Now | Wait::Unknown(_) => prop_assert!(false, "nobody has none, and all is watched"),
+            Wait::Now | Wait::Unknown(_) => prop_assert!(false, "every pod holds devices, and everything is watched"),
         }
     }
 }

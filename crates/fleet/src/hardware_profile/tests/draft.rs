@@ -7,7 +7,7 @@ use super::*;
 #[test]
 fn types_are_read_from_own_labels_first_without_sharing_suffix() {
     let catalog = Catalog::built_in();
-    let labelled = |all: &[(&str, &str)], count: u64| {
+    let labeled = |all: &[(&str, &str)], count: u64| {
         let labels = all.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
         let node = ClusterNode {
             labels: labels.collect(),
@@ -22,19 +22,19 @@ fn types_are_read_from_own_labels_first_without_sharing_suffix() {
             .collect::<Vec<_>>()
     };
     let of = |name: &str, count| vec![(name.to_owned(), count)];
-    assert_eq!(labelled(&[("type.octavo.dev/nvidia-t4-16gb", "4")], 0), of(T4, 4));
+    assert_eq!(labeled(&[("type.octavo.dev/nvidia-t4-16gb", "4")], 0), of(T4, 4));
     assert_eq!(
-        labelled(&[("type.octavo.dev/nvidia-t4-16gb", "2"), ("type.octavo.dev/unknown", "1")], 3)
+        labeled(&[("type.octavo.dev/nvidia-t4-16gb", "2"), ("type.octavo.dev/unknown", "1")], 3)
             .len(),
         2
     );
-    assert_eq!(labelled(&[(TYPE_LABEL, T4)], 4), of(T4, 4));
+    assert_eq!(labeled(&[(TYPE_LABEL, T4)], 4), of(T4, 4));
     for product in ["NVIDIA-H200", "NVIDIA-H200-SHARED", "NVIDIA-H200-MIG-1g.18gb"] {
-        assert_eq!(labelled(&[("nvidia.com/gpu.product", product)], 8), of(H200, 8), "{product}");
+        assert_eq!(labeled(&[("nvidia.com/gpu.product", product)], 8), of(H200, 8), "{product}");
     }
-    assert_eq!(labelled(&[("nvidia.com/gpu.product", "NVIDIA-X9000")], 8), of("unknown", 8));
-    assert_eq!(labelled(&[], 8), of("unknown", 8));
-    assert_eq!(labelled(&[("a", "b")], 0), []);
+    assert_eq!(labeled(&[("nvidia.com/gpu.product", "NVIDIA-X9000")], 8), of("unknown", 8));
+    assert_eq!(labeled(&[], 8), of("unknown", 8));
+    assert_eq!(labeled(&[("a", "b")], 0), []);
 }
 
 pub(super) fn drafted(
@@ -93,7 +93,7 @@ fn ac_002_draft_takes_counts_selector_and_tolerations_from_nodes() {
         node.taints
             .retain(|taint| !taint.key.contains("octavo.dev") && !taint.key.contains("role"));
     }
-    let (reach, findings) = judged(profile, &open);
+    let (reach, findings) = check_on(profile, &open);
     assert_eq!(findings, []);
     assert_eq!(reach.unwrap().free, 8 + 4);
 }
@@ -106,11 +106,11 @@ fn ambiguous_nodes_are_excluded_with_a_note() {
     }
     let mut odd = node("odd", "unknown");
     odd.labels.insert("type.octavo.dev/unknown".to_owned(), "8".to_owned());
-    let mut unlabelled = node("unlabelled", T4);
-    unlabelled.labels =
+    let mut unlabeled = node("unlabelled", T4);
+    unlabeled.labels =
         BTreeMap::from([("nvidia.com/gpu.product".to_owned(), "Tesla-T4".to_owned())]);
     let bare = ClusterNode { name: "bare".to_owned(), ..ClusterNode::default() };
-    let cluster = snapshot([node("a", T4), node("b", T4), mixed, odd, unlabelled, bare]);
+    let cluster = snapshot([node("a", T4), node("b", T4), mixed, odd, unlabeled, bare]);
     let made = drafted(&selection(&["a", "mixed", "odd", "unlabelled", "bare", "gone"]), &cluster)
         .unwrap();
     assert_eq!(made.nodes, ["a"]);

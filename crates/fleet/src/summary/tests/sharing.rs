@@ -149,7 +149,7 @@ fn slices_of_a_gpu_are_counted_while_another_gpu_is_lost() {
     }
     let mut report = report(Reason::SharingNotInForce, Some(0));
     report.resources[0].units.remove(0);
-    assert_eq!(report.applied_units().count(), 0, "nothing is healthy");
+    assert_eq!(report.applied_units().count(), 0, "a removed unit counts");
 }
 
 #[test]

@@ -86,7 +86,7 @@ fn devices_stay_while_their_directory_is_unreadable() {
     for directory in directories {
         fs::rename(host.path(directory), host.path(&format!("{directory}-aside"))).unwrap();
     }
-    host.put(directories[0], "no folder");
+    host.put(directories[0], "not a directory");
     let hidden = reader.read(&[]).unwrap();
     assert_eq!(hidden.devices, before.devices);
     assert_eq!(

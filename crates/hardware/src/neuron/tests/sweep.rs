@@ -73,7 +73,7 @@ fn paths(root: &Path) -> Vec<PathBuf> {
 }
 
 /// Returns whether every value is unchanged or absent.
-fn says_nothing_new(now: &NeuronDevice, before: &NeuronDevice) -> bool {
+fn reports_nothing_new(now: &NeuronDevice, before: &NeuronDevice) -> bool {
     fn same<T: PartialEq>(now: Option<&T>, before: Option<&T>) -> bool {
         now.is_none() || now == before
     }
@@ -125,7 +125,7 @@ fn check(now: Option<Neuron>, before: &Neuron, concerned: Option<u32>, place: &s
     for device in &now.devices {
         let number = usize::try_from(device.number).unwrap();
         let known = &before.devices[number];
-        assert!(says_nothing_new(device, known), "{place}: {device:?}");
+        assert!(reports_nothing_new(device, known), "{place}: {device:?}");
         if concerned.is_some_and(|number| number != device.number) {
             assert_eq!(device, known, "{place}");
         }

@@ -19,13 +19,13 @@ async fn waits_for_events(
     fake: &Fake,
     deadline: Duration,
 ) -> (mpsc::Sender<Result<EventWait, DriverError>>, DriverHandle) {
-    let (say, waiting) = oneshot::channel();
-    fake.lock().waiting = Some(say);
-    let say = fake.events();
+    let (sender, waiting) = oneshot::channel();
+    fake.lock().waiting = Some(sender);
+    let sender = fake.events();
     let handle = fake.spawn_with(deadline);
     follow(&handle, &mut handle.changes(), &ready("570.1")).await;
     waiting.await.unwrap();
-    (say, handle)
+    (sender, handle)
 }
 
 #[tokio::test]
@@ -91,7 +91,7 @@ async fn work_completes_after_its_future_is_dropped() {
         end.send("done").unwrap();
     }));
     tokio::select! {
-        _ = &mut work => panic!("it waits"),
+        _ = &mut work => panic!("the claim does not wait"),
         begun = beginning => begun.unwrap(),
     }
     drop(work);
@@ -189,13 +189,13 @@ async fn driver_missing_after_release_is_lost() {
 #[tokio::test]
 async fn release_waits_for_events_thread() {
     let fake = Fake::with_driver("570.1");
-    let (say, handle) = waits_for_events(&fake, Duration::from_hours(1)).await;
+    let (sender, handle) = waits_for_events(&fake, Duration::from_hours(1)).await;
     let mut release = Box::pin(handle.release());
     let early = time::timeout(DEADLINE / 4, &mut release).await;
     assert!(early.is_err(), "{early:?}");
     let before = handle.latest();
     assert_eq!(before.nvml, ready("570.1"));
-    say.send(Ok(EventWait::TimedOut)).unwrap();
+    sender.send(Ok(EventWait::TimedOut)).unwrap();
     let released = release.await.unwrap();
     assert_eq!(fake.lock().held, 0);
     let mut hints = handle.changes();
@@ -208,10 +208,10 @@ async fn release_waits_for_events_thread() {
 #[tokio::test]
 async fn release_timeout_reopens_the_driver() {
     let fake = Fake::with_driver("570.1");
-    let (say, handle) = waits_for_events(&fake, DEADLINE).await;
+    let (sender, handle) = waits_for_events(&fake, DEADLINE).await;
     let mut hints = handle.changes();
     assert_eq!(handle.release().await.unwrap_err(), DriverUnavailable::ReleaseTimedOut);
-    say.send(Ok(EventWait::TimedOut)).unwrap();
+    sender.send(Ok(EventWait::TimedOut)).unwrap();
     follow(&handle, &mut hints, &ready("570.1")).await;
     assert_eq!(fake.lock().held_at_open, [0, 0]);
 }

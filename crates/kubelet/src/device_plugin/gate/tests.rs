@@ -154,7 +154,7 @@ fn would_destroy(gate: &AllocationGate, uuid: &str) -> bool {
 fn race(gate: &Arc<AllocationGate>, uuid: &str, turns: usize) -> (bool, bool) {
     let both = Barrier::new(2);
     thread::scope(|scope| {
-        let given = scope.spawn(|| {
+        let allocated = scope.spawn(|| {
             both.wait();
             (0..turns).for_each(|_| thread::yield_now());
             ask(gate, &[uuid]).is_ok()
@@ -162,9 +162,9 @@ fn race(gate: &Arc<AllocationGate>, uuid: &str, turns: usize) -> (bool, bool) {
         both.wait();
         let closed = gate.block(&[pci()]);
         let is_destroyed = would_destroy(gate, uuid);
-        let given = given.join().unwrap();
+        let allocated = allocated.join().unwrap();
         drop(closed);
-        (given, is_destroyed)
+        (allocated, is_destroyed)
     })
 }
 
@@ -188,8 +188,8 @@ async fn i1_partition_is_never_both_allocated_and_destroyed() {
 async fn i1_exactly_one_of_concurrent_allocation_and_destruction_succeeds() {
     for round in 0..2000 {
         let gate = open(&offers(&[GPU], None, false));
-        let (given, is_destroyed) = race(&gate, GPU, round % 4);
-        assert_ne!(given, is_destroyed, "round {round}");
+        let (allocated, is_destroyed) = race(&gate, GPU, round % 4);
+        assert_ne!(allocated, is_destroyed, "round {round}");
     }
 }
 
@@ -203,13 +203,13 @@ enum Event {
     /// The n-th pod ends.
     End(usize),
     /// The kubelet is queried.
-    Tell,
+    Report,
     /// The kubelet restarts and temporarily reports no pods.
     Restart,
     /// The engine destroys a partition and creates another one.
     Replace(usize),
     /// The agent observes the hardware.
-    Look,
+    Observe,
 }
 
 fn event() -> impl Strategy<Value = Event> {
@@ -217,10 +217,10 @@ fn event() -> impl Strategy<Value = Event> {
         4 => (0..3_usize).prop_map(Event::Ask),
         2 => Just(Event::Note),
         2 => (0..4_usize).prop_map(Event::End),
-        3 => Just(Event::Tell),
+        3 => Just(Event::Report),
         1 => Just(Event::Restart),
         3 => (0..3_usize).prop_map(Event::Replace),
-        2 => Just(Event::Look),
+        2 => Just(Event::Observe),
     ]
 }
 
@@ -249,22 +249,22 @@ proptest! {
             offers(&uuids, None, false)
         };
         let gate = open(&offers_of(&there));
-        let (mut given, mut noted): (Vec<String>, Vec<String>) = (Vec::new(), Vec::new());
+        let (mut allocated, mut noted): (Vec<String>, Vec<String>) = (Vec::new(), Vec::new());
         for event in events {
             match event {
                 Event::Ask(nth) => {
                     let uuid = there[nth].clone();
-                    let is_free = !given.contains(&uuid) && !noted.contains(&uuid);
+                    let is_free = !allocated.contains(&uuid) && !noted.contains(&uuid);
                     if is_free && ask(&gate, &[&uuid]).is_ok() {
                         prop_assert!(there.contains(&uuid));
-                        given.push(uuid);
+                        allocated.push(uuid);
                     }
                 }
-                Event::Note => noted.append(&mut given),
+                Event::Note => noted.append(&mut allocated),
                 Event::End(nth) => if nth < noted.len() {
                     noted.remove(nth);
                 },
-                Event::Tell => {
+                Event::Report => {
                     let report = noted.iter().map(|uuid| pod(uuid)).collect();
                     gate.record_report(gate.now(), report, false);
                 }
@@ -273,19 +273,19 @@ proptest! {
                 }
                 Event::Replace(nth) => {
                     let closed = gate.block(&[pci()]);
-                    // As in `apply::witness::DevicePluginProbe`, with the kubelet's own response.
+                    // As in `DevicePluginProbe`, with the kubelet's own response.
                     let unseen = gate.unreported();
                     let mut holders = unseen.iter().map(|one| &one.device_id).chain(&noted);
                     let uuid = there[nth].clone();
                     if !holders.any(|held| *held == uuid) {
-                        prop_assert!(!given.contains(&uuid) && !noted.contains(&uuid), "{} had somebody", uuid);
+                        prop_assert!(!allocated.contains(&uuid) && !noted.contains(&uuid), "{} is allocated to a pod", uuid);
                         made += 1;
                         there[nth] = format!("MIG-11111111-2222-3333-4444-{made:012}");
                     }
                     drop(closed);
-                    prop_assert!(ask(&gate, &[&uuid]).is_err(), "given out before it was looked at anew");
+                    prop_assert!(ask(&gate, &[&uuid]).is_err(), "allocated before the hardware was observed again");
                 }
-                Event::Look => list(&gate, &offers_of(&there), &Health::Healthy),
+                Event::Observe => list(&gate, &offers_of(&there), &Health::Healthy),
             }
         }
     }

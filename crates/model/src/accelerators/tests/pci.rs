@@ -33,9 +33,9 @@ fn every_pci_row_has_a_source_and_a_product() {
                 Some(name) => assert_eq!(name.as_str(), facts.type_name, "{pattern:?}"),
                 None => assert!(!one, "{pattern:?}"),
             }
-            let mut stranger = pattern_ids(pattern);
-            stranger.device ^= 0x8000;
-            assert_eq!(identify(stranger, None, None), Identity::Unknown);
+            let mut unlisted = pattern_ids(pattern);
+            unlisted.device ^= 0x8000;
+            assert_eq!(identify(unlisted, None, None), Identity::Unknown);
         }
     }
     assert!(rows > 110, "{rows}");

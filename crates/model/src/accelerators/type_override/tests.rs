@@ -36,13 +36,13 @@ fn named(text: &str, devices: Vec<Device>) -> (Vec<String>, OverrideEffect) {
 
 const STRANGER: (u16, u16) = (0x1acc, 0x0001);
 
-fn stranger(slot: u8) -> Device {
+fn unrecognized(slot: u8) -> Device {
     device(slot, STRANGER.0, STRANGER.1)
 }
 
 #[test]
 fn override_applies_to_unidentified_devices_only() {
-    let devices = vec![stranger(1), device(2, 0x10de, 0x2330), stranger(3)];
+    let devices = vec![unrecognized(1), device(2, 0x10de, 0x2330), unrecognized(3)];
     let (names, effect) = named("hall-7.Special", devices);
     assert_eq!(
         names,
@@ -68,7 +68,7 @@ fn catalog_override_sets_facts_and_matches_vendor() {
         assert_eq!(names, ["nvidia-b300-288gb [nvidia-b300] by hand"], "{text}");
         assert!(!effect.needs_attention, "{effect:?}");
     }
-    let (names, effect) = named("nvidia-b300", vec![unknown, stranger(2)]);
+    let (names, effect) = named("nvidia-b300", vec![unknown, unrecognized(2)]);
     assert_eq!(names, ["nvidia-b300-288gb [nvidia-b300] by hand", "GPU - type unknown"]);
     assert_eq!(
         effect.text,
@@ -123,7 +123,7 @@ fn rejected_override_states_the_reason() {
             "h 7 has no effect: a type consists of at most 63 letters, digits and inner hyphens",
         ),
     ] {
-        let (names, effect) = named(text, vec![stranger(1)]);
+        let (names, effect) = named(text, vec![unrecognized(1)]);
         assert_eq!(names, ["GPU - type unknown"]);
         let expected = match text {
             "" => "octavo.dev/type-override= is empty and has no effect".to_owned(),
@@ -132,7 +132,7 @@ fn rejected_override_states_the_reason() {
         assert_eq!((effect.text, effect.needs_attention), (expected, true));
     }
     let long = "x".repeat(64);
-    assert_eq!(named(&long, vec![stranger(1)]).0, ["GPU - type unknown"]);
+    assert_eq!(named(&long, vec![unrecognized(1)]).0, ["GPU - type unknown"]);
     let (_, effect) = named("acme", vec![device(1, 0x10de, 0x2330)]);
     assert!(effect.text.ends_with(
         "=acme has no effect: the type of every device on this node is known and does not change"
@@ -140,6 +140,6 @@ fn rejected_override_states_the_reason() {
     assert!(effect.needs_attention);
     let (_, effect) = named("acme", Vec::new());
     assert!(effect.text.ends_with("has no effect: this node has no accelerator"));
-    let (_, effect) = named("intel-gaudi33", vec![stranger(1)]);
+    let (_, effect) = named("intel-gaudi33", vec![unrecognized(1)]);
     assert!(effect.text.contains("lists similar names: intel-gaudi3"), "{effect:?}");
 }

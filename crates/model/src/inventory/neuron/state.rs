@@ -130,9 +130,9 @@ impl Inventory {
     /// Returns `true` if a PCI function is bound to the Neuron driver, which reports its devices itself.
     pub fn is_reported_by_neuron(&self, device: &Device) -> bool {
         let held = |driver: &Option<String>| driver.as_deref() == Some(DRIVER);
-        let tells = self.neuron.as_ref().is_some_and(|neuron| !neuron.devices.is_empty());
+        let has_devices = self.neuron.as_ref().is_some_and(|neuron| !neuron.devices.is_empty());
         device.vendor == Vendor::Aws
-            && tells
+            && has_devices
             && matches!(&device.condition, Condition::PciOnly { kernel_driver } if held(kernel_driver))
     }
 }

@@ -97,14 +97,14 @@ fn torus(links: &Links) -> Option<Topology> {
         .filter(|(rows, _)| *rows >= 3)
         .find(|(rows, columns)| {
             (0..count).all(|number| {
-                let near = neighbours(number, *rows, *columns);
+                let near = neighbors(number, *rows, *columns);
                 near.is_some() && near.as_ref() == links.get(&number)
             })
         })
         .map(|(rows, columns)| Topology::Torus { rows, columns })
 }
 
-fn neighbours(number: u32, rows: u32, columns: u32) -> Option<BTreeSet<u32>> {
+fn neighbors(number: u32, rows: u32, columns: u32) -> Option<BTreeSet<u32>> {
     let (row, column) = (number.checked_div(columns)?, number.checked_rem(columns)?);
     let round = |at: u32, by: u32, size: u32| at.checked_add(by)?.checked_rem(size);
     let at = |row: u32, column: u32| row.checked_mul(columns)?.checked_add(column);
@@ -142,7 +142,7 @@ mod tests {
     fn grid(rows: u32, columns: u32) -> Vec<Vec<u32>> {
         (0..rows * columns)
             .map(|number| {
-                let near = neighbours(number, rows, columns).unwrap();
+                let near = neighbors(number, rows, columns).unwrap();
                 near.into_iter().collect()
             })
             .collect()

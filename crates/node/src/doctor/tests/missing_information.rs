@@ -147,7 +147,7 @@ fn failing_device_remedy_matches_vendor() {
 
 /// A node with the labels that an agent writes after a manual type override of unidentified devices. `is_node`:
 /// whether they include the override itself.
-fn labelled(given: &str, devices: Vec<Device>, is_node: bool) -> Node {
+fn labeled(given: &str, devices: Vec<Device>, is_node: bool) -> Node {
     let mut node = Node::new(devices);
     identify_devices(&mut node.inventory, None);
     let mut named = node.inventory.clone();
@@ -163,18 +163,18 @@ fn labelled(given: &str, devices: Vec<Device>, is_node: bool) -> Node {
 
 #[test]
 fn labels_of_manually_typed_devices_match_the_hardware() {
-    let stranger = || on_bus((0x1234, 0xabcd), 0, Some("xpu"));
+    let unrecognized = || on_bus((0x1234, 0xabcd), 0, Some("xpu"));
     let nvidias = || on_bus((0x10de, 0xffff), 0, None);
     let known = || on_bus(H100, 1, None);
     let check = Check::Labels;
     for is_node in [true, false] {
         // Beside a known device the type is `mixed`, which names no product; a SKU determines more than its type.
         for (given, devices) in [
-            ("acme-x9", vec![stranger(), known()]),
+            ("acme-x9", vec![unrecognized(), known()]),
             ("nvidia-h100-sxm5-80gb", vec![nvidias()]),
             ("nvidia-h100-sxm5-80gb", vec![nvidias(), known()]),
         ] {
-            labelled(given, devices, is_node).expect_finding(
+            labeled(given, devices, is_node).expect_finding(
                 check,
                 CheckResult::Ok,
                 "matches the hardware",
@@ -182,7 +182,7 @@ fn labels_of_manually_typed_devices_match_the_hardware() {
         }
     }
     // Differences that do not result from the override are still reported.
-    let mut node = labelled("acme-x9", vec![stranger()], false);
+    let mut node = labeled("acme-x9", vec![unrecognized()], false);
     node.inventory.devices.push(on_bus((0x1234, 0xabcd), 1, None));
     node.expect_finding(check, CheckResult::Warning, "octavo.dev/count=1, +octavo.dev/count=2");
     let remedy = |node: &Node| node.most_severe(check).remedy.unwrap();

@@ -115,40 +115,40 @@ fn laid(state: Option<&str>, notice: Option<&str>, devices: &[(&str, &str)]) -> 
 
 #[test]
 fn layout_verdict_follows_the_agent() {
-    let says = |layout: Option<LayoutProgress>, verdict, evidence: &str| {
+    let expect = |layout: Option<LayoutProgress>, verdict, evidence: &str| {
         let mut node = gpu_node(|_| {});
         node.layout = Ok(layout);
         node.expect_finding(Check::Layout, verdict, evidence);
     };
-    says(None, CheckResult::NotApplicable, "/var/lib/octavo has no state files");
+    expect(None, CheckResult::NotApplicable, "/var/lib/octavo has no state files");
     let unasked = LayoutProgress { name: None, ..laid(None, None, &[]) };
-    says(Some(unasked), CheckResult::NotApplicable, "no layout is selected");
-    says(
+    expect(Some(unasked), CheckResult::NotApplicable, "no layout is selected");
+    expect(
         Some(laid(Some("applied"), None, &[("applied", "")])),
         CheckResult::Ok,
         "layout serving is applied",
     );
-    says(
+    expect(
         Some(laid(Some("applying"), None, &[("applying", "")])),
         CheckResult::Ok,
         "layout serving is applying: GPU 0 applying; no action is needed",
     );
-    says(
+    expect(
         Some(laid(Some("blocked"), None, &[("blocked", "pid 7 has it open")])),
         CheckResult::Warning,
         "layout serving is blocked: GPU 0 blocked: pid 7 has it open",
     );
-    says(
+    expect(
         Some(laid(Some("infeasible"), None, &[("infeasible", "nine slices")])),
         CheckResult::Failing,
         "nine slices",
     );
-    says(
+    expect(
         Some(laid(None, Some("no layout \"servign\""), &[])),
         CheckResult::Failing,
         "layout serving: no layout \"servign\"",
     );
-    says(Some(laid(None, None, &[])), CheckResult::Unknown, "not evaluated it yet");
+    expect(Some(laid(None, None, &[])), CheckResult::Unknown, "not evaluated it yet");
     let empty = Node::new(vec![]);
     empty.expect_finding(Check::Layout, CheckResult::NotApplicable, "no NVIDIA driver");
     let mut unreported = gpu_node(|_| {});
@@ -158,20 +158,20 @@ fn layout_verdict_follows_the_agent() {
 
 #[test]
 fn layout_leftovers_are_reported_if_no_agent_answers() {
-    let says = |change: &dyn Fn(&mut LayoutProgress), verdict, evidence: &str| {
+    let expect = |change: &dyn Fn(&mut LayoutProgress), verdict, evidence: &str| {
         let mut layout = LayoutProgress { is_agent: false, ..laid(None, None, &[("applied", "")]) };
         change(&mut layout);
         let mut node = gpu_node(|_| {});
         node.layout = Ok(Some(layout));
         node.expect_finding(Check::Layout, verdict, evidence);
     };
-    says(&|_| {}, CheckResult::Ok, "no agent responds; result of the last change");
-    says(
+    expect(&|_| {}, CheckResult::Ok, "no agent responds; result of the last change");
+    expect(
         &|layout| layout.devices[0].state = Reason::RolledBack.into(),
         CheckResult::Warning,
         "(/var/lib/octavo/history.jsonl): layout serving is not applied: GPU 0 rolled-back",
     );
-    says(
+    expect(
         &|layout| {
             layout.journal.push("plan p has begun and not ended".to_owned());
         },

@@ -133,7 +133,7 @@ fn facts<'a>(
     }
 }
 
-fn look(
+fn reconcile(
     drain: &mut Drain,
     now: u64,
     status: &NodeLayoutStatus,
@@ -179,9 +179,9 @@ fn reasons(outcome: &DrainOutcome) -> Vec<&'static str> {
 fn emptying(scope: Scope, pods: &[Pod]) -> (Drain, NodeLayoutStatus, PodObservations) {
     let mut drain = drain(scope);
     let (status, observations) = (blocked(vec![held_by("notebook")]), observations(pods));
-    look(&mut drain, 0, &status, &PodObservations::default(), false);
-    look(&mut drain, 1, &status, &observations, false);
-    let outcome = look(&mut drain, 2, &status, &observations, true);
+    reconcile(&mut drain, 0, &status, &PodObservations::default(), false);
+    reconcile(&mut drain, 1, &status, &observations, false);
+    let outcome = reconcile(&mut drain, 2, &status, &observations, true);
     assert_eq!(phase(&outcome), "emptying");
     (drain, status, observations)
 }
@@ -191,10 +191,10 @@ fn drain_lists_taints_evicts_and_ends_when_layout_is_applied() {
     let mut drain = affected();
     let status = blocked(vec![held_by("notebook")]);
     let pods = observations(&[pod("notebook"), pod("other")]);
-    let looking = look(&mut drain, 0, &status, &PodObservations::default(), false);
+    let looking = reconcile(&mut drain, 0, &status, &PodObservations::default(), false);
     assert_eq!((phase(&looking), looking.is_tainted), ("looking", false));
     assert_eq!(looking.pod_requests.list, Some(LIST_INTERVAL));
-    let tainting = look(&mut drain, 1, &status, &pods, false);
+    let tainting = reconcile(&mut drain, 1, &status, &pods, false);
     assert_eq!((phase(&tainting), tainting.is_tainted), ("tainting", true));
     assert_eq!(tainting.pod_requests.evict, []);
     assert_eq!(
@@ -205,19 +205,19 @@ fn drain_lists_taints_evicts_and_ends_when_layout_is_applied() {
             "GPU 0: the blocking pods are evicted: team-a/notebook".to_owned()
         )]
     );
-    let emptying = look(&mut drain, 2, &status, &pods, true);
+    let emptying = reconcile(&mut drain, 2, &status, &pods, true);
     assert_eq!(emptying.pod_requests.evict, [id("notebook")]);
     assert_eq!(waits(&emptying), ["pod team-a/notebook: will be evicted"]);
     assert!(emptying.again <= Some(at(4)) && emptying.is_tainted);
     let mut ending = pods.clone();
     ending.answers.insert(id("notebook"), EvictionResult::Ending);
-    let outcome = look(&mut drain, 3, &status, &ending, true);
+    let outcome = reconcile(&mut drain, 3, &status, &ending, true);
     assert_eq!(waits(&outcome), ["pod team-a/notebook: is terminating"]);
     let mut busy = super::tests::status(vec![device("applying", Vec::new())]);
     busy.state = Some(Reason::Applying.into());
-    let changing = look(&mut drain, 4, &busy, &observations(&[pod("other")]), true);
+    let changing = reconcile(&mut drain, 4, &busy, &observations(&[pod("other")]), true);
     assert!(changing.is_tainted && changing.pod_requests.evict.is_empty());
-    let done = look(&mut drain, 5, &applied(), &observations(&[pod("other")]), true);
+    let done = reconcile(&mut drain, 5, &applied(), &observations(&[pod("other")]), true);
     assert_eq!((done.is_tainted, reasons(&done)), (false, vec!["DrainEnded"]));
     assert_eq!((done.drain_status, done.pod_requests), (None, PodRequests::default()));
 }
@@ -227,10 +227,10 @@ fn taint_remains_briefly_between_two_steps() {
     let (mut drain, ..) = emptying(Scope::Affected, &[pod("notebook")]);
     let between = super::tests::status(vec![device("needs-reset", Vec::new())]);
     for second in 3..7 {
-        let outcome = look(&mut drain, second, &between, &observations(&[]), true);
+        let outcome = reconcile(&mut drain, second, &between, &observations(&[]), true);
         assert!(outcome.is_tainted, "{second}");
     }
-    let outcome = look(&mut drain, 8, &between, &observations(&[]), true);
+    let outcome = reconcile(&mut drain, 8, &between, &observations(&[]), true);
     assert_eq!((outcome.is_tainted, reasons(&outcome)), (false, vec!["DrainEnded"]));
 }
 
@@ -241,10 +241,10 @@ fn settle_timeout_also_applies_after_the_deadline() {
     busy.state = Some(Reason::Applying.into());
     let between = super::tests::status(vec![device("needs-reset", Vec::new())]);
     let late = DEADLINE.as_secs() + 10;
-    look(&mut drain, late, &busy, &observations(&[]), true);
+    reconcile(&mut drain, late, &busy, &observations(&[]), true);
     let calm = SETTLE_TIMEOUT.as_secs();
     for (now, is_tainted) in [(late + calm - 1, true), (late + calm, false)] {
-        let outcome = look(&mut drain, now, &between, &observations(&[]), true);
+        let outcome = reconcile(&mut drain, now, &between, &observations(&[]), true);
         assert_eq!(outcome.is_tainted, is_tainted, "{now}");
     }
 }
@@ -266,8 +266,8 @@ fn holder_is_found_by_name_uid_or_static_pod_uid() {
         let image = Pod { mirrors: Some("static".to_owned()), ..of("image", "Node") };
         let pods = observations(&[pod("notebook"), image]);
         let status = blocked(vec![holder.clone()]);
-        look(&mut drain, 1, &status, &pods, false);
-        let outcome = look(&mut drain, 2, &status, &pods, true);
+        reconcile(&mut drain, 1, &status, &pods, false);
+        let outcome = reconcile(&mut drain, 2, &status, &pods, true);
         assert_eq!(!outcome.pod_requests.evict.is_empty(), is_evicted, "{holder:?}");
         assert_eq!(outcome.is_tainted, is_evicted, "{holder:?}");
     }
@@ -303,14 +303,14 @@ fn exempt_pod_is_reported_and_its_device_is_not_drained() {
             let mut drain = drain(scope);
             let status = blocked(vec![held_by("notebook"), held_by("a")]);
             let pods = observations(&[pod("notebook"), pod("other"), exempt.clone()]);
-            let refused = look(&mut drain, 1, &status, &pods, true);
+            let refused = reconcile(&mut drain, 1, &status, &pods, true);
             assert_eq!(phase(&refused), "refused", "{exempt:?}");
             assert_eq!(waits(&refused), [format!("pod team-a/a: {reason}")]);
             assert_eq!((refused.is_tainted, refused.pod_requests.evict.len()), (false, 0));
             let (kind, word, message) = events_of(&refused).remove(0);
             assert_eq!((kind, word), (Severity::Warning, "DrainRefused"));
             assert!(message.contains(reason), "{message}");
-            let again = look(&mut drain, 2, &status, &pods, true);
+            let again = reconcile(&mut drain, 2, &status, &pods, true);
             assert_eq!((reasons(&again), phase(&again)), (vec![], "refused"));
         }
     }
@@ -324,8 +324,8 @@ fn permanently_held_device_does_not_prevent_draining_another() {
         device("blocked", vec![held_by("both"), held_by_process(), held_by("vain")]),
     ]);
     let pods = observations(&[pod("notebook"), pod("both"), pod("vain")]);
-    look(&mut drain, 1, &status, &pods, false);
-    let outcome = look(&mut drain, 2, &status, &pods, true);
+    reconcile(&mut drain, 1, &status, &pods, false);
+    let outcome = reconcile(&mut drain, 2, &status, &pods, true);
     assert_eq!(outcome.pod_requests.evict, [id("both"), id("notebook")]);
     assert!(
         waits(&outcome).contains(&"pid 7: it does not belong to a pod".to_owned()),

@@ -33,13 +33,13 @@ fn events(changes: Vec<Change>) -> Vec<Event> {
     events.filter_map(|change| change.event).collect()
 }
 
-fn look(
+fn observe(
     deduplicator: &mut EventDeduplicator,
     seconds: u64,
     status: &NodeLayoutStatus,
 ) -> Vec<(&'static str, String)> {
-    let scene = NodeObservation { status: Some(status), nvml: &ABSENT, yielded: &[] };
-    let changes = deduplicator.changes(at(seconds), &scene);
+    let observation = NodeObservation { status: Some(status), nvml: &ABSENT, yielded: &[] };
+    let changes = deduplicator.changes(at(seconds), &observation);
     events(changes)
         .into_iter()
         .map(|event| (event.reason.event().unwrap(), event.message))
@@ -51,7 +51,7 @@ fn reasons(
     seconds: u64,
     status: &NodeLayoutStatus,
 ) -> Vec<&'static str> {
-    look(deduplicator, seconds, status).into_iter().map(|(reason, _)| reason).collect()
+    observe(deduplicator, seconds, status).into_iter().map(|(reason, _)| reason).collect()
 }
 
 #[test]
@@ -93,11 +93,11 @@ fn change_between_two_observations_is_reported() {
 #[test]
 fn inapplicable_layout_is_reported_once_with_the_reason() {
     let mut deduplicator = EventDeduplicator::default();
-    assert!(look(&mut deduplicator, 0, &status("night", "applied", "")).is_empty());
+    assert!(observe(&mut deduplicator, 0, &status("night", "applied", "")).is_empty());
     let mut refused = status("nope", "applied", "");
     refused.state = Some(Reason::Failed.into());
     refused.notice = Some("there is no such layout".to_owned());
-    let reported = look(&mut deduplicator, 1, &refused);
+    let reported = observe(&mut deduplicator, 1, &refused);
     assert_eq!(reported, [("LayoutFailed", "layout nope: there is no such layout".to_owned())]);
     // A broken file leaves the layout applied, but is an event of its own.
     let mut broken = status("night", "applied", "");
@@ -108,7 +108,7 @@ fn inapplicable_layout_is_reported_once_with_the_reason() {
 #[test]
 fn changed_blockers_are_reported_again_after_an_interval() {
     let mut deduplicator = EventDeduplicator::default();
-    let first = look(&mut deduplicator, 0, &status("night", "blocked", "pid 7"));
+    let first = observe(&mut deduplicator, 0, &status("night", "blocked", "pid 7"));
     assert_eq!(first[0].1, "layout night: 1 blocked. GPU 0: blocked: pid 7");
     assert!(reasons(&mut deduplicator, 10, &status("night", "blocked", "pid 8")).is_empty());
     assert_eq!(
@@ -123,8 +123,8 @@ fn lost_and_restored_driver_is_reported() {
     let lost = NvmlState::Lost { reason: "it was unloaded".to_owned() };
     let mut deduplicator = EventDeduplicator::default();
     let mut reported = |nvml: &NvmlState| -> Vec<&'static str> {
-        let scene = NodeObservation { status: None, nvml, yielded: &[] };
-        events(deduplicator.changes(at(0), &scene))
+        let observation = NodeObservation { status: None, nvml, yielded: &[] };
+        events(deduplicator.changes(at(0), &observation))
             .iter()
             .map(|event| event.reason.event().unwrap())
             .collect()
@@ -219,7 +219,7 @@ fn each_sharing_change_is_reported_once() {
         (305, NodeLayoutStatus::default(), None),
         (306, shared(Reason::SharingInForce, None), None),
     ] {
-        let found = look(&mut deduplicator, seconds, &status);
+        let found = observe(&mut deduplicator, seconds, &status);
         assert_eq!(found, Vec::from_iter(reported), "at {seconds}");
     }
 }
@@ -228,8 +228,8 @@ fn each_sharing_change_is_reported_once() {
 fn pending_events_are_withdrawn_when_obsolete() {
     let mut deduplicator = EventDeduplicator::default();
     let mut withdrawn = |status: &NodeLayoutStatus, yielded: &[ConflictingKey]| -> Vec<Subject> {
-        let scene = NodeObservation { status: Some(status), nvml: &ABSENT, yielded };
-        let changes = deduplicator.changes(at(0), &scene).into_iter();
+        let observation = NodeObservation { status: Some(status), nvml: &ABSENT, yielded };
+        let changes = deduplicator.changes(at(0), &observation).into_iter();
         let none = changes.filter(|change| change.event.is_none());
         none.map(|change| change.subject).collect()
     };

@@ -216,13 +216,14 @@ impl Model {
             Step::Pass(seconds) => self.now += at(seconds),
             Step::Api(server) => self.server = server,
         }
-        self.look();
+        self.observe();
         self.send();
     }
 
-    fn look(&mut self) {
-        let scene = NodeObservation { status: Some(&self.status), nvml: &self.nvml, yielded: &[] };
-        for Change { subject, event } in self.telling.changes(self.now, &scene) {
+    fn observe(&mut self) {
+        let observation =
+            NodeObservation { status: Some(&self.status), nvml: &self.nvml, yielded: &[] };
+        for Change { subject, event } in self.telling.changes(self.now, &observation) {
             match event {
                 Some(event) => {
                     self.reported.insert(subject.clone());

@@ -136,10 +136,10 @@ fn plugin_that_never_offers_partitions_is_reported_once() {
         ..OperandPauser::default()
     };
     let facts = OperandInputs { changes: 1, partitions: Some(&partitions), ..facts(&view) };
-    let news: Vec<_> =
+    let events: Vec<_> =
         (0..400).filter_map(|second| operands.reconcile(at(second), &facts).event).collect();
     let lacking = Mismatch { resource: "nvidia.com/mig-1g.5gb".to_owned(), actual: 2, offered: 0 };
-    assert_eq!(news, [OperandEvent::Refreshed, OperandEvent::NotOffered(vec![lacking])]);
+    assert_eq!(events, [OperandEvent::Refreshed, OperandEvent::NotOffered(vec![lacking])]);
 }
 
 #[test]

@@ -276,7 +276,7 @@ fn odd_requests_still_get_preference() {
     let [one, two] = strange.clone();
     let mixed = [one, known.clone(), two.clone(), known.clone()];
     assert_eq!(ask(&mixed, &[], 1), std::slice::from_ref(&known));
-    assert_eq!(ask(&[], &strange, 1).len(), 2, "all that has to be");
+    assert_eq!(ask(&[], &strange, 1).len(), 2, "all required ids");
     assert_eq!(ask(&mixed, &[two.clone(), two.clone()], 2), [two, known]);
     let nothing = Offer { units: Vec::new(), ..node.offer.clone() };
     let question =

@@ -168,7 +168,7 @@ fn correct_setup_with_mismatch_is_not_reloaded() {
 
 #[test]
 fn missing_evidence_is_reported_and_proves_nothing() {
-    let forbidden = || "the API server says 403".to_owned();
+    let forbidden = || "the API server returned 403".to_owned();
     let blind = Evidence {
         config_map: LookupResult::Unknown(forbidden()),
         plugins: LookupResult::Unknown(forbidden()),
@@ -186,7 +186,8 @@ fn missing_evidence_is_reported_and_proves_nothing() {
         ]
     );
     assert!(
-        summarize(&all).contains("ConfigMap gpu-operator/plugin-config: the API server says 403")
+        summarize(&all)
+            .contains("ConfigMap gpu-operator/plugin-config: the API server returned 403")
     );
 }
 

@@ -95,9 +95,9 @@ fn share_scales_with_replicas_and_is_absent_without_allocation() {
     let mut guard = Guard::default();
     let mut both = tenant("a", 50 * GIB);
     both.ids.push(ShareId::replica("GPU-a", 1));
-    let mut stranger = tenant("b", 28 * GIB);
-    stranger.ids.clear();
-    let (alarms, usage) = at(&mut guard, 0, &[both, stranger]);
+    let mut without_ids = tenant("b", 28 * GIB);
+    without_ids.ids.clear();
+    let (alarms, usage) = at(&mut guard, 0, &[both, without_ids]);
     assert!(alarms.is_empty(), "{alarms:?}");
     assert!(usage.devices[0].units[0].tenants.iter().all(|one| !one.is_over_share));
 }
@@ -254,23 +254,27 @@ fn small_partition_uses_five_percent_threshold() {
 
 #[test]
 fn exhaustion_is_estimated_for_steady_growth_within_an_hour() {
-    let run = |looks: u64, step: u64, of: &dyn Fn(u64) -> u64| {
+    let run = |readings: u64, step: u64, of: &dyn Fn(u64) -> u64| {
         let mut guard = Guard::default();
         let mut last = None;
-        for look in 0..looks {
-            let (_, usage) = at(&mut guard, look * step, &[tenant("a", of(look))]);
+        for reading in 0..readings {
+            let (_, usage) = at(&mut guard, reading * step, &[tenant("a", of(reading))]);
             last = usage.devices[0].units[0].exhausted_in;
         }
         last
     };
     // 100 MiB/s: 79 GiB less 10000 MiB are free after the last reading.
-    assert_eq!(run(11, 10, &|look| GIB + look * 1000), Some(708));
-    assert_eq!(run(5, 10, &|look| GIB + look * 1000), None, "too few");
-    assert_eq!(run(11, 1, &|look| GIB + look * 1000), None, "too short");
-    assert_eq!(run(11, 10, &|look| 40 * GIB - look * 10), None, "it falls");
-    assert_eq!(run(11, 10, &|_| GIB), None, "it stands");
-    assert_eq!(run(11, 10, &|look| GIB + look), None, "hours away");
-    assert_eq!(run(11, 10, &|look| if look < 5 { GIB } else { 60 * GIB }), None, "a step");
+    assert_eq!(run(11, 10, &|reading| GIB + reading * 1000), Some(708));
+    assert_eq!(run(5, 10, &|reading| GIB + reading * 1000), None, "too few readings");
+    assert_eq!(run(11, 1, &|reading| GIB + reading * 1000), None, "too short a time");
+    assert_eq!(run(11, 10, &|reading| 40 * GIB - reading * 10), None, "usage decreases");
+    assert_eq!(run(11, 10, &|_| GIB), None, "usage is constant");
+    assert_eq!(run(11, 10, &|reading| GIB + reading), None, "more than an hour");
+    assert_eq!(
+        run(11, 10, &|reading| if reading < 5 { GIB } else { 60 * GIB }),
+        None,
+        "a single step"
+    );
 }
 
 #[test]

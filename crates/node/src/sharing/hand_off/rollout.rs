@@ -148,7 +148,7 @@ impl Rollout {
         match phase {
             Phase::Waiting { since } => self.waiting(now, limits, (since, facts)),
             Phase::Settling { until } => self.settling(now, until),
-            Phase::Labeled { since } => self.labelled(now, limits, (since, facts)),
+            Phase::Labeled { since } => self.labeled(now, limits, (since, facts)),
         }
     }
 
@@ -235,7 +235,7 @@ impl Rollout {
         }
     }
 
-    fn labelled(
+    fn labeled(
         &mut self,
         now: Duration,
         limits: Limits,
@@ -272,7 +272,7 @@ impl Rollout {
     fn diagnosed_state(
         &mut self,
         differs: Vec<Mismatch>,
-        is_labelled: bool,
+        is_labeled: bool,
         facts: &RolloutInput<'_>,
     ) -> RolloutState {
         let answers = facts.answers;
@@ -291,7 +291,7 @@ impl Rollout {
             config_map: facts.config_map,
             key: (&self.key, &facts.desired.config),
             strategy: facts.strategy,
-            is_labeled: is_labelled,
+            is_labeled,
             mismatches: &differs,
             evidence: &evidence,
         });

@@ -46,11 +46,11 @@ impl Node {
             },
             monitor: HealthMonitor::default(),
         };
-        node.look(0, &[]);
+        node.read(0, &[]);
         node
     }
 
-    fn look(&mut self, now: u64, xids: &[Xid]) {
+    fn read(&mut self, now: u64, xids: &[Xid]) {
         self.monitor.record_inventory(Duration::from_secs(now), &self.inventory, xids);
     }
 
@@ -79,7 +79,7 @@ impl Node {
     fn reason(&self, unit: &Unit) -> String {
         match self.monitor.health(unit) {
             Health::Unhealthy { reason } => reason,
-            Health::Healthy => panic!("{unit:?} is fit"),
+            Health::Healthy => panic!("{unit:?} is healthy"),
         }
     }
 
@@ -94,7 +94,7 @@ impl Node {
             now = next;
             self.monitor.record_inventory(now, &self.inventory, &[]);
         }
-        panic!("it never settles");
+        panic!("the monitor does not settle");
     }
 }
 
@@ -132,7 +132,7 @@ fn confined(device: u8, number: u64, gi: u32, ci: Option<u32>) -> Xid {
 fn application_xid_does_not_affect_device_health() {
     let mut node = Node::new();
     let harmless = [13, 31, 43, 45, 68, 109, 63, 154];
-    node.look(1, &harmless.map(|number| xid(0, number)));
+    node.read(1, &harmless.map(|number| xid(0, number)));
     assert_eq!(node.fit(), [true; 3]);
     assert_eq!(node.monitor.again(), None);
 }
@@ -140,7 +140,7 @@ fn application_xid_does_not_affect_device_health() {
 #[test]
 fn device_fault_affects_all_its_units_only() {
     let mut node = Node::new();
-    node.look(1, &[xid(1, 95)]);
+    node.read(1, &[xid(1, 95)]);
     let replicas = Unit { replicas: Some(4), ..whole(1) };
     for unit in [whole(1), replicas, part(1, 3, 0), part(1, 7, 1)] {
         assert!(!node.is_fit(&unit), "{unit:?}");
@@ -153,7 +153,7 @@ fn device_fault_affects_all_its_units_only() {
 #[test]
 fn confined_fault_affects_only_its_instance() {
     let mut node = Node::new();
-    node.look(1, &[confined(1, 94, 3, None), confined(1, 94, 5, Some(1))]);
+    node.read(1, &[confined(1, 94, 3, None), confined(1, 94, 5, Some(1))]);
     for unit in [part(1, 3, 0), part(1, 3, 1), part(1, 5, 1)] {
         assert!(!node.is_fit(&unit), "{unit:?}");
     }
@@ -165,25 +165,25 @@ fn confined_fault_affects_only_its_instance() {
 #[test]
 fn restart_application_xid_ends_after_quiet_minute_and_reading() {
     let mut node = Node::new();
-    node.look(10, &[xid(0, 94)]);
-    node.look(40, &[xid(0, 94)]);
+    node.read(10, &[xid(0, 94)]);
+    node.read(40, &[xid(0, 94)]);
     assert_eq!(
         node.reason(&whole(0)),
         "it reported Xid 94 (a memory error contained in one application); it becomes healthy after 60 s without another such error"
     );
     assert_eq!(node.monitor.again(), Some(Duration::from_secs(100)));
-    node.look(99, &[]);
+    node.read(99, &[]);
     assert_eq!(node.fit(), [false, true, true]);
-    node.look(100, &[]);
+    node.read(100, &[]);
     assert_eq!(node.fit(), [true; 3]);
 }
 
 #[test]
 fn unknown_xid_starts_observation() {
     let mut node = Node::new();
-    node.look(10, &[xid(0, 999)]);
+    node.read(10, &[xid(0, 999)]);
     assert!(node.reason(&whole(0)).contains("the unknown Xid 999"));
-    node.look(70, &[]);
+    node.read(70, &[]);
     assert_eq!(node.fit(), [true; 3]);
 }
 
@@ -206,12 +206,12 @@ fn observed_reset_restores_health_after_a_minute() {
     for (how, before, after) in seen_by {
         let mut node = Node::new();
         node.device(0).health.uncorrected_errors = Some(1);
-        node.look(5, &[]);
-        node.look(10, &[xid(0, 95)]);
+        node.read(5, &[]);
+        node.read(10, &[xid(0, 95)]);
         before(&mut node);
-        node.look(20, &[]);
+        node.read(20, &[]);
         after(&mut node);
-        node.look(200, &[]);
+        node.read(200, &[]);
         assert!(!node.is_fit(&whole(0)), "{how}");
         assert_eq!(node.settle(), Duration::from_secs(260), "{how}");
         assert_eq!(node.fit(), [true; 3], "{how}");
@@ -223,8 +223,8 @@ fn recovery_without_reset_takes_longer() {
     for (recovery, wait) in [(Some(RecoveryAction::None), 300), (None, 1800)] {
         let mut node = Node::new();
         node.device(0).health.recovery_action = recovery;
-        node.look(10, &[xid(0, 119)]);
-        node.look(400, &[xid(1, 13)]);
+        node.read(10, &[xid(0, 119)]);
+        node.read(400, &[xid(1, 13)]);
         let is_over = wait == 300;
         assert_eq!(node.is_fit(&whole(0)), is_over);
         if !is_over {
@@ -237,20 +237,20 @@ fn recovery_without_reset_takes_longer() {
 #[test]
 fn unhealthy_reason_contains_recovery_condition() {
     let mut node = Node::new();
-    node.look(10, &[xid(0, 79)]);
+    node.read(10, &[xid(0, 79)]);
     assert_eq!(
         node.reason(&whole(0)),
         "it reported Xid 79 (the GPU has fallen off the bus); it becomes healthy 60 s after a restart of the machine, or after 30 min without another such error"
     );
     node.lose(0);
-    node.look(11, &[]);
+    node.read(11, &[]);
     assert_eq!(
         node.reason(&whole(0)),
         "the driver cannot read it: GPU is lost (15); it becomes healthy after it has responded for 60 s"
     );
     let mut node = Node::new();
     node.recovery(1, RecoveryAction::DrainAndReset);
-    node.look(1, &[]);
+    node.read(1, &[]);
     assert_eq!(
         node.reason(&whole(1)),
         "the driver requests a drain and a reset; it becomes healthy 60 s after the driver no longer reports this"
@@ -264,10 +264,10 @@ fn pending_or_failed_row_remapping_is_unhealthy() {
     node.device(0).health.remapped_rows = rows(true, false);
     node.device(1).health.remapped_rows = rows(false, true);
     node.device(2).health.remapped_rows = rows(false, false);
-    node.look(1, &[]);
+    node.read(1, &[]);
     assert_eq!(node.fit(), [false, false, true]);
     node.device(0).health.remapped_rows = rows(false, false);
-    node.look(10, &[]);
+    node.read(10, &[]);
     assert_eq!(node.settle(), Duration::from_secs(70));
     assert_eq!(node.fit(), [true, false, true]);
 }
@@ -276,10 +276,10 @@ fn pending_or_failed_row_remapping_is_unhealthy() {
 fn new_uncorrected_errors_make_device_unhealthy() {
     let mut node = Node::new();
     node.device(0).health.uncorrected_errors = Some(7);
-    node.look(1, &[]);
+    node.read(1, &[]);
     assert_eq!(node.fit(), [true; 3]);
     node.device(0).health.uncorrected_errors = Some(8);
-    node.look(2, &[]);
+    node.read(2, &[]);
     assert_eq!(node.fit(), [false, true, true]);
     assert_eq!(node.settle(), Duration::from_secs(62));
     assert_eq!(node.fit(), [true; 3]);
@@ -291,12 +291,12 @@ fn error_reported_while_device_is_lost_ends_like_an_earlier_one() {
         let mut node = Node::new();
         node.lose(1);
         let error = [xid(1, 79)];
-        node.look(10, if is_late { &[] } else { &error });
+        node.read(10, if is_late { &[] } else { &error });
         if is_late {
             node.monitor.record_errors(Duration::from_secs(11), &error);
         }
         node.device(1).condition = Condition::Working;
-        node.look(20, &[]);
+        node.read(20, &[]);
         assert_eq!(node.settle(), Duration::from_secs(80), "{is_late}");
         assert_eq!(node.fit(), [true; 3], "{is_late}");
     }
@@ -306,11 +306,11 @@ fn error_reported_while_device_is_lost_ends_like_an_earlier_one() {
 fn lost_gpu_affects_only_itself_and_recovers() {
     let mut node = Node::new();
     node.lose(1);
-    node.look(10, &[xid(1, 79)]);
+    node.read(10, &[xid(1, 79)]);
     assert_eq!(node.fit(), [true, false, true]);
     assert_eq!(node.monitor.again(), None, "only the device can change it");
     node.device(1).condition = Condition::Working;
-    node.look(1000, &[]);
+    node.read(1000, &[]);
     assert_eq!(node.settle(), Duration::from_secs(1060));
     assert_eq!(node.fit(), [true; 3]);
 }
@@ -319,12 +319,12 @@ fn lost_gpu_affects_only_itself_and_recovers() {
 fn removed_device_is_unhealthy_and_eventually_forgotten() {
     let mut node = Node::new();
     let taken = node.inventory.devices.remove(2);
-    node.look(10, &[]);
+    node.read(10, &[]);
     assert_eq!(node.fit(), [true, true, false]);
-    node.look(10 + 2 * HOUR, &[]);
+    node.read(10 + 2 * HOUR, &[]);
     assert_eq!(node.monitor.devices.len(), 2);
     assert_eq!(node.fit(), [true, true, false]);
     node.inventory.devices.push(taken);
-    node.look(20 + 2 * HOUR, &[]);
+    node.read(20 + 2 * HOUR, &[]);
     assert_eq!(node.fit(), [true; 3]);
 }

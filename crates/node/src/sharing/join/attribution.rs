@@ -84,7 +84,7 @@ impl<'a> PodNames<'a> {
 /// UIDs. A UID whose only possible pod is also the only one of another UID stays unknown, as does the other.
 pub(super) fn identify<'a>(
     input: &UsageInput<'a>,
-    spots: &[Vec<AllocationSite<'a>>],
+    sites: &[Vec<AllocationSite<'a>>],
 ) -> PodNames<'a> {
     let mut names = PodNames::default();
     for one in input.allocations {
@@ -92,7 +92,7 @@ pub(super) fn identify<'a>(
             names.assign(uid, pod(&one.device));
         }
     }
-    for site in spots.iter().flatten() {
+    for site in sites.iter().flatten() {
         let all = site.places.keys().copied();
         let unknown = all.filter(|name| !names.by_name.contains_key(name));
         let holders: BTreeSet<PodName<'_>> = unknown.collect();
@@ -339,10 +339,10 @@ pub(super) fn pods_with_unattributed<'a>(
 /// Reports a device with processes that were not inspected.
 pub(super) fn report_uninspected(
     reading: &Reading,
-    spots: &[AllocationSite<'_>],
+    sites: &[AllocationSite<'_>],
     attribution: &PodAttribution,
 ) -> Option<String> {
-    let mut all = spots.iter().flat_map(|site| uninspected(site, attribution));
+    let mut all = sites.iter().flat_map(|site| uninspected(site, attribution));
     let first = all.next()?;
     let more = match all.count() {
         0 => String::new(),
@@ -360,7 +360,7 @@ pub(super) fn report_hidden<'a>(
     attribution: &PodAttribution,
 ) -> Option<String> {
     let dark =
-        devices.filter(|(_, spots)| spots.iter().any(|site| is_usage_hidden(site, attribution)));
+        devices.filter(|(_, sites)| sites.iter().any(|site| is_usage_hidden(site, attribution)));
     let dark: Vec<String> = dark.map(|(reading, _)| name(reading)).collect();
     (!dark.is_empty()).then(|| {
         format!(

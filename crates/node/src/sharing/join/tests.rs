@@ -74,7 +74,7 @@ fn within(pid: u32, place: (u32, Option<u32>), memory: u64) -> Process {
     Process { gpu_instance: Some(place.0), compute_instance: place.1, ..process(pid, memory) }
 }
 
-fn given(pod: &str, container: &str, id: &str) -> Allocation {
+fn allocation(pod: &str, container: &str, id: &str) -> Allocation {
     Allocation {
         device: DeviceAllocation {
             namespace: "n".to_owned(),
@@ -88,7 +88,7 @@ fn given(pod: &str, container: &str, id: &str) -> Allocation {
 }
 
 fn known(pod: &str, id: &str) -> Allocation {
-    Allocation { uid: Some(format!("uid-{pod}")), ..given(pod, "main", id) }
+    Allocation { uid: Some(format!("uid-{pod}")), ..allocation(pod, "main", id) }
 }
 
 fn replica(number: u32) -> String {
@@ -122,12 +122,12 @@ fn shared(replicas: u32) -> Offers {
     }
 }
 
-fn look(reading: &Reading, given: &[Allocation], attribution: &PodAttribution) -> Usage {
+fn join_one(reading: &Reading, allocations: &[Allocation], attribution: &PodAttribution) -> Usage {
     let offers = shared(3);
     join(&UsageInput {
         readings: std::slice::from_ref(reading),
         offers: &offers,
-        allocations: given,
+        allocations,
         is_current: true,
         attribution,
     })
@@ -166,7 +166,7 @@ fn power_and_temperature_are_those_of_the_driver() {
         (metrics(None, None), (None, None)),
     ] {
         let reading = Reading { metrics, ..whole(0, &[]) };
-        let usage = look(&reading, &[], &PodAttribution::Hidden);
+        let usage = join_one(&reading, &[], &PodAttribution::Hidden);
         let device = &usage.devices[0];
         assert_eq!((device.power_watts, device.temperature_celsius), expected);
     }
@@ -177,7 +177,7 @@ fn replicas_are_attributed_by_uid_and_rest_is_unattributed() {
     let reading = whole(10_000, &[process(1, 3000), process(2, 5000), process(3, 1000)]);
     let pods = [known("a", &replica(0)), known("b", &replica(1)), known("b", &replica(2))];
     let attribution = seen(&[(1, of("uid-a")), (2, of("uid-b")), (3, of("uid-b"))]);
-    let usage = look(&reading, &pods, &attribution);
+    let usage = join_one(&reading, &pods, &attribution);
     are(&usage, 0, &[("b", 2, Some(6000)), ("a", 1, Some(3000))]);
     assert_eq!(rest(&usage, 0), Some(1000));
     assert_eq!(usage.missing, [""; 0]);
@@ -191,7 +191,7 @@ fn process_with_compute_and_graphics_counts_once() {
     let mut drawing = process(1, 700);
     drawing.kind = ProcessKind::Graphics;
     let reading = whole(1000, &[process(1, 700), drawing]);
-    let usage = look(&reading, &[known("a", &replica(0))], &seen(&[(1, of("uid-a"))]));
+    let usage = join_one(&reading, &[known("a", &replica(0))], &seen(&[(1, of("uid-a"))]));
     are(&usage, 0, &[("a", 1, Some(700))]);
     assert_eq!(rest(&usage, 0), Some(300));
 }
@@ -199,14 +199,14 @@ fn process_with_compute_and_graphics_counts_once() {
 #[test]
 fn hidden_processes_are_attributed_to_sole_holder_only() {
     let reading = whole(1000, &[process(1, 600), process(2, 300)]);
-    let alone = look(&reading, &[given("a", "main", GPU)], &PodAttribution::Hidden);
+    let alone = join_one(&reading, &[allocation("a", "main", GPU)], &PodAttribution::Hidden);
     are(&alone, 0, &[("a", 1, Some(900))]);
     assert_eq!(rest(&alone, 0), Some(100));
     // On a shared unit, a process left by another pod is not attributed to the last one.
-    let last = look(&reading, &[given("a", "main", &replica(0))], &PodAttribution::Hidden);
+    let last = join_one(&reading, &[allocation("a", "main", &replica(0))], &PodAttribution::Hidden);
     are(&last, 0, &[("a", 1, None)]);
-    let pods = [given("a", "main", &replica(0)), given("b", "main", &replica(1))];
-    let both = look(&reading, &pods, &PodAttribution::Hidden);
+    let pods = [allocation("a", "main", &replica(0)), allocation("b", "main", &replica(1))];
+    let both = join_one(&reading, &pods, &PodAttribution::Hidden);
     are(&both, 0, &[("a", 1, None), ("b", 1, None)]);
     assert_eq!(rest(&both, 0), Some(1000));
     assert_eq!(both.missing.len(), 1);
@@ -220,14 +220,14 @@ fn changes_between_sources_give_consistent_usage() {
     let pods = [known("b", &replica(0))];
     let attribution =
         seen(&[(1, ProcessOrigin::Gone), (2, of("uid-gone")), (3, ProcessOrigin::NoPod)]);
-    let usage = look(&reading, &pods, &attribution);
+    let usage = join_one(&reading, &pods, &attribution);
     are(&usage, 0, &[("[3]", 0, Some(300)), ("uid-gone", 0, Some(200)), ("b", 1, Some(0))]);
     assert_eq!(rest(&usage, 0), Some(500));
 }
 
 #[test]
 fn process_sum_overrides_lower_device_usage() {
-    let usage = look(
+    let usage = join_one(
         &whole(100, &[process(1, 700)]),
         &[known("a", &replica(0))],
         &seen(&[(1, of("uid-a"))]),
@@ -253,7 +253,7 @@ fn partitions_share_memory_of_gpu_instance() {
     let pods = [known("a", PARTS[0]), known("b", &older), known("c", PARTS[2])];
     let attribution =
         seen(&[(1, of("uid-a")), (2, of("uid-b")), (3, of("uid-b")), (4, of("uid-c"))]);
-    let usage = look(&reading, &pods, &attribution);
+    let usage = join_one(&reading, &pods, &attribution);
     are(&usage, 0, &[("a", 1, Some(1000))]);
     are(&usage, 1, &[("b", 1, Some(400))]);
     are(&usage, 2, &[("c", 1, Some(600))]);

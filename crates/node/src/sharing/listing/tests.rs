@@ -62,8 +62,8 @@ fn node(gpus: &[usize]) -> Inventory {
     Inventory { devices: gpus.iter().map(device).collect(), ..Inventory::default() }
 }
 
-fn list(desired: &Offers, given: &[DeviceAllocation], before: &Listing) -> Listing {
-    list_on(&node(&[]), desired, given, before)
+fn list(desired: &Offers, allocations: &[DeviceAllocation], before: &Listing) -> Listing {
+    list_on(&node(&[]), desired, allocations, before)
 }
 
 /// The empty set of withheld devices.
@@ -74,10 +74,10 @@ fn none() -> BTreeSet<PciAddress> {
 fn list_on(
     inventory: &Inventory,
     desired: &Offers,
-    given: &[DeviceAllocation],
+    allocations: &[DeviceAllocation],
     before: &Listing,
 ) -> Listing {
-    let held = HeldIds { allocations: given, is_complete: true, inventory, withheld: &none() };
+    let held = HeldIds { allocations, is_complete: true, inventory, withheld: &none() };
     reconcile_listing(desired, held, before, |_| Health::Healthy)
 }
 
@@ -215,8 +215,8 @@ enum Event {
     Take(usize),
     /// The n-th holder releases its id.
     Release(usize),
-    /// Kubelet reports its allocations (`true`), or does not.
-    Tells(bool),
+    /// The kubelet reports its allocations (`true`), or does not.
+    Complete(bool),
 }
 
 fn replicas() -> impl Strategy<Value = Option<u32>> {
@@ -229,7 +229,7 @@ fn event() -> impl Strategy<Value = Event> {
         (0..20_usize).prop_map(Event::Take),
         (0..20_usize).prop_map(Event::Take),
         (0..20_usize).prop_map(Event::Release),
-        any::<bool>().prop_map(Event::Tells),
+        any::<bool>().prop_map(Event::Complete),
         (any::<bool>(), any::<bool>()).prop_map(|(a, b)| Event::Withhold(a, b)),
         Just(Event::AskNothing),
     ]
@@ -250,7 +250,7 @@ proptest! {
     ) {
         let mut desired = desired_of(None, None, false);
         let mut taken: Vec<ListedKey> = Vec::new();
-        let mut tells = true;
+        let mut is_complete = true;
         let mut withheld = none();
         let mut listing = Listing::default();
         for event in events {
@@ -273,28 +273,28 @@ proptest! {
                 Event::Release(nth) => if !taken.is_empty() {
                     taken.remove(nth % taken.len());
                 },
-                Event::Tells(now) => tells = now,
+                Event::Complete(now) => is_complete = now,
                 Event::Withhold(a, b) => {
                     let all = [(0, a), (1, b)].into_iter().filter(|(_, is_withheld)| *is_withheld);
                     withheld = all.map(|(gpu, _)| unit(gpu, None).pci).collect();
                 }
                 Event::AskNothing => desired = Offers::default(),
             }
-            let given: Vec<DeviceAllocation> = taken.iter().map(|(name, id)| by(name, id)).collect();
-            let given_now = if tells { &given[..] } else { &[] };
+            let allocations: Vec<DeviceAllocation> = taken.iter().map(|(name, id)| by(name, id)).collect();
+            let reported = if is_complete { &allocations[..] } else { &[] };
             let (inventory, before) = (node(&[0, 1]), listing.clone());
-            let held = HeldIds { allocations: given_now, is_complete: tells, inventory: &inventory, withheld: &withheld };
+            let held = HeldIds { allocations: reported, is_complete, inventory: &inventory, withheld: &withheld };
             listing = reconcile_listing(&desired, held, &before, |_| Health::Healthy);
             let nothing = HeldIds { withheld: &none(), ..held };
             let without = reconcile_listing(&desired, nothing, &before, |_| Health::Healthy);
-            prop_assert!(listing.places().eq(without.places()), "what is withheld stays listed");
+            prop_assert!(listing.places().eq(without.places()), "withheld ids stay listed");
             for (name, listed) in &listing.resources {
                 for item in &listed.items {
                     let is_taken = taken.contains(&(name.clone(), item.id.clone()));
                     prop_assert!(!is_taken || item.is_allocatable(), "{:?} is taken away from a pod", item);
                     let is_of_withheld = listed.unit(&item.id).is_some_and(|unit| withheld.contains(&unit.pci));
                     prop_assert!(is_of_withheld || item.is_allocatable(), "{:?} is not withheld", item);
-                    if tells && !is_taken {
+                    if is_complete && !is_taken {
                         prop_assert_eq!(item.is_allocatable(), !is_of_withheld);
                     }
                 }
@@ -303,7 +303,7 @@ proptest! {
                 .places()
                 .map(|(name, id)| (name.clone(), id.clone()))
                 .collect();
-            prop_assert_eq!(listed.len(), listing.places().count(), "each once");
+            prop_assert_eq!(listed.len(), listing.places().count(), "an id is listed twice");
             for place in &taken {
                 prop_assert!(listed.contains(place), "{:?} is dropped", place);
             }
@@ -313,7 +313,7 @@ proptest! {
                 prop_assert!(whole == 0 || of.len() == 1, "{:?}", of);
                 let count = desired.unit(gpu).map_or(0, |(_, unit)| unit.ids().len());
                 let held = taken.iter().filter(|(_, id)| id.uuid() == gpu).count();
-                if tells {
+                if is_complete {
                     prop_assert!(of.len() <= count.max(held), "{:?}", of);
                 }
             }

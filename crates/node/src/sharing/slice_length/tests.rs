@@ -59,23 +59,23 @@ impl Node {
         self.targets.devices = (1..).zip(lengths).map(target).collect();
     }
 
-    fn look(&mut self, now: u64) -> Option<SetSliceLength> {
-        let scene = SliceInput {
+    fn reconcile_at(&mut self, now: u64) -> Option<SetSliceLength> {
+        let input = SliceInput {
             inventory: &self.inventory,
             targets: &self.targets,
             unsteady: &self.unsteady,
             is_busy: self.is_busy,
         };
-        self.slices.reconcile(Duration::from_secs(now), scene)
+        self.slices.reconcile(Duration::from_secs(now), input)
     }
 
     /// Runs all due commands successfully; returns device and number of each.
     fn settle(&mut self, now: u64) -> Vec<(PciAddress, u32)> {
         let mut all = Vec::new();
-        while let Some(order) = self.look(now) {
+        while let Some(order) = self.reconcile_at(now) {
             all.push((order.pci, order.number()));
             self.slices.done(Duration::from_secs(now), Ok(()));
-            assert!(all.len() < 100, "it never ends");
+            assert!(all.len() < 100, "commands without end");
         }
         all
     }
@@ -111,7 +111,7 @@ fn slice_length_is_set_once_per_request() {
 #[test]
 fn untouched_slice_length_is_not_reset() {
     let mut node = Node::new(&[None, Some(Short)]);
-    let order = node.look(0).unwrap();
+    let order = node.reconcile_at(0).unwrap();
     assert_eq!((order.pci, order.uuid), (pci(2), uuid(2)));
     node.fail(0);
     node.ask(&[None, None]);
@@ -131,12 +131,12 @@ fn unshared_device_has_no_slice_length() {
 fn one_call_runs_at_a_time_and_none_while_a_device_changes() {
     let mut node = Node::new(&[Some(Short), Some(Short)]);
     node.is_busy = true;
-    assert_eq!(node.look(0), None);
+    assert_eq!(node.reconcile_at(0), None);
     node.is_busy = false;
-    assert_eq!(node.look(1).map(|order| order.pci), Some(pci(1)));
-    assert_eq!(node.look(2), None);
+    assert_eq!(node.reconcile_at(1).map(|order| order.pci), Some(pci(1)));
+    assert_eq!(node.reconcile_at(2), None);
     node.slices.done(Duration::from_secs(3), Ok(()));
-    assert_eq!(node.look(4).map(|order| order.pci), Some(pci(2)));
+    assert_eq!(node.reconcile_at(4).map(|order| order.pci), Some(pci(2)));
 }
 
 /// An event of the node.
@@ -176,11 +176,11 @@ fn slice_length_is_set_again_after_possible_reset() {
 #[test]
 fn device_change_during_command_requires_another_command() {
     let mut node = Node::new(&[Some(Short)]);
-    assert!(node.look(0).is_some());
+    assert!(node.reconcile_at(0).is_some());
     node.inventory.nvml = lost();
-    assert_eq!(node.look(1), None);
+    assert_eq!(node.reconcile_at(1), None);
     node.inventory.nvml = ready();
-    assert_eq!(node.look(2), None);
+    assert_eq!(node.reconcile_at(2), None);
     node.slices.done(Duration::from_secs(3), Ok(()));
     assert_eq!(node.settle(4), [(pci(1), 1)]);
     node.inventory.nvml =
@@ -207,15 +207,15 @@ fn failure_is_reported_and_retried_with_backoff_or_after_new_request() {
     let mut node = Node::new(&[Some(Short), Some(Short)]);
     let mut now = 0;
     let mut waits = Vec::new();
-    assert!(node.look(0).is_some());
+    assert!(node.reconcile_at(0).is_some());
     node.fail(0);
     // The other device is not blocked by it.
     assert_eq!(node.settle(0), [(pci(2), 1)]);
     for _ in 0..9 {
         let next = node.slices.again().unwrap().as_secs();
         waits.push(next - now);
-        assert_eq!(node.look(next - 1), None);
-        assert!(node.look(next).is_some());
+        assert_eq!(node.reconcile_at(next - 1), None);
+        assert!(node.reconcile_at(next).is_some());
         node.fail(next);
         now = next;
     }

@@ -59,7 +59,7 @@ fn blocked() -> NodeLayoutStatus {
     status(vec![(device(1, "blocked", true), mig(1))])
 }
 
-fn look(withholding: &mut WithholdingController, now: u64, status: &NodeLayoutStatus) -> bool {
+fn update(withholding: &mut WithholdingController, now: u64, status: &NodeLayoutStatus) -> bool {
     withholding.update(at(now), Some(status), &BTreeSet::new());
     !withholding.devices().is_empty()
 }
@@ -67,16 +67,16 @@ fn look(withholding: &mut WithholdingController, now: u64, status: &NodeLayoutSt
 #[test]
 fn blocked_device_is_withheld_after_timeout_until_layout_is_applied() {
     let mut all = withholding();
-    assert!(!look(&mut all, 10, &blocked()));
+    assert!(!update(&mut all, 10, &blocked()));
     assert_eq!(all.again(at(10)), Some(at(10 + AFTER)));
-    assert!(!look(&mut all, 9 + AFTER, &blocked()));
-    assert!(look(&mut all, 10 + AFTER, &blocked()));
+    assert!(!update(&mut all, 9 + AFTER, &blocked()));
+    assert!(update(&mut all, 10 + AFTER, &blocked()));
     assert_eq!(all.again(at(10 + AFTER)), None);
     // It stays withheld while it is being changed.
     let applying = status(vec![(device(1, "applying", false), mig(1))]);
-    assert!(look(&mut all, 11 + AFTER, &applying));
+    assert!(update(&mut all, 11 + AFTER, &applying));
     let applied = status(vec![(device(1, "applied", false), mig(1))]);
-    assert!(!look(&mut all, 12 + AFTER, &applied));
+    assert!(!update(&mut all, 12 + AFTER, &applied));
 }
 
 #[test]
@@ -86,19 +86,19 @@ fn briefly_free_device_is_still_withheld() {
         let state =
             ["blocked", "applying", "blocked", "pending"][usize::try_from(second % 4).unwrap()];
         let now = status(vec![(device(1, state, state == "blocked"), mig(1))]);
-        assert!(!look(&mut all, second, &now));
+        assert!(!update(&mut all, second, &now));
     }
-    assert!(look(&mut all, AFTER, &blocked()));
+    assert!(update(&mut all, AFTER, &blocked()));
 }
 
 #[test]
 fn overdue_device_schedules_no_past_check() {
     let mut all = withholding();
-    look(&mut all, 0, &blocked());
+    update(&mut all, 0, &blocked());
     let applying = status(vec![(device(1, "applying", false), mig(1))]);
-    assert!(!look(&mut all, AFTER + 1, &applying));
+    assert!(!update(&mut all, AFTER + 1, &applying));
     assert_eq!(all.again(at(AFTER + 1)), None);
-    assert!(look(&mut all, AFTER + 2, &blocked()));
+    assert!(update(&mut all, AFTER + 2, &blocked()));
 }
 
 #[test]
@@ -107,7 +107,7 @@ fn drained_device_is_withheld_immediately_and_after_failed_drain() {
         let mut all = WithholdingController::new(after);
         all.update(at(1), Some(&blocked()), &BTreeSet::from([pci(1)]));
         assert_eq!(all.devices(), BTreeSet::from([pci(1)]));
-        assert!(look(&mut all, 2, &blocked()));
+        assert!(update(&mut all, 2, &blocked()));
     }
 }
 
@@ -117,9 +117,9 @@ fn changed_selection_ends_withholding() {
     let applied = status(vec![(device(1, "applied", false), mig(0))]);
     for next in [&other, &applied, &NodeLayoutStatus::default()] {
         let mut all = withholding();
-        look(&mut all, 0, &blocked());
-        assert!(look(&mut all, AFTER, &blocked()));
-        assert!(!look(&mut all, AFTER + 1, next), "{next:?}");
+        update(&mut all, 0, &blocked());
+        assert!(update(&mut all, AFTER, &blocked()));
+        assert!(!update(&mut all, AFTER + 1, next), "{next:?}");
     }
 }
 
@@ -134,23 +134,23 @@ fn device_blocked_for_other_reasons_is_not_withheld() {
     ] {
         let mut all = withholding();
         let now = status(vec![(device(1, state, waits), mig(1))]);
-        look(&mut all, 0, &now);
-        assert!(!look(&mut all, 10 * AFTER, &now), "{state}");
+        update(&mut all, 0, &now);
+        assert!(!update(&mut all, 10 * AFTER, &now), "{state}");
     }
     let mut all = withholding();
     let now = status(vec![
         (device(1, "blocked", true), mig(1)),
         (device(2, "infeasible", false), mig(1)),
     ]);
-    look(&mut all, 0, &now);
-    assert!(!look(&mut all, 10 * AFTER, &now));
+    update(&mut all, 0, &now);
+    assert!(!update(&mut all, 10 * AFTER, &now));
 }
 
 #[test]
 fn withholding_is_disabled_without_timeout() {
     let mut all = WithholdingController::new(None);
-    look(&mut all, 0, &blocked());
-    assert!(!look(&mut all, 1_000_000, &blocked()));
+    update(&mut all, 0, &blocked());
+    assert!(!update(&mut all, 1_000_000, &blocked()));
     assert_eq!(all.again(at(1_000_000)), None);
 }
 
@@ -191,10 +191,10 @@ proptest! {
                 let (state, waits) = STATES[state];
                 (device(bus, state, waits), mig(target))
             });
-            let scene = status(devices.collect());
+            let layout = status(devices.collect());
             let drained = (1_u8..).zip(found).filter(|(_, (_, _, drained))| *drained);
             let drained: BTreeSet<PciAddress> = drained.map(|(bus, _)| pci(bus)).collect();
-            all.update(at(now), Some(&scene), &drained);
+            all.update(at(now), Some(&layout), &drained);
             prop_assert!(all.again(at(now)).is_none_or(|next| next > at(now)));
             let is_possible = found.iter().all(|(state, _, _)| STATES[*state].0 != "infeasible");
             for (index, (state, target, drained)) in found.into_iter().enumerate() {
@@ -214,8 +214,8 @@ proptest! {
         }
         // Once the layout is applied or withdrawn, no device is withheld.
         let mut applied = all.clone();
-        let scene = (1..3).map(|bus| (device(bus, "applied", false), mig(1)));
-        applied.update(at(now), Some(&status(scene.collect())), &BTreeSet::from([pci(1)]));
+        let devices = (1..3).map(|bus| (device(bus, "applied", false), mig(1)));
+        applied.update(at(now), Some(&status(devices.collect())), &BTreeSet::from([pci(1)]));
         prop_assert!(applied.devices().is_empty());
         all.update(at(now), Some(&NodeLayoutStatus::default()), &BTreeSet::from([pci(1)]));
         prop_assert!(all.devices().is_empty());

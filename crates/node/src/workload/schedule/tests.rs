@@ -34,7 +34,7 @@ fn pod(on: &str) -> Pod {
     Pod { uid: "1234-5".to_owned(), node: Some(on.to_owned()), ..Pod::default() }
 }
 
-fn look(ledger: &mut AnnotationSchedule, now: Duration) -> PodOnNode {
+fn next_read(ledger: &mut AnnotationSchedule, now: Duration) -> PodOnNode {
     let next = ledger.next(now);
     let NextAction::Read(key) = next else {
         panic!("{next:?}");
@@ -60,7 +60,7 @@ fn pod_is_patched_once_and_rechecked_later() {
     let mut ledger = AnnotationSchedule::default();
     assert_eq!(ledger.next(at(0)), NextAction::Nothing);
     ledger.update(at(1), &node("n"), claims(&["p"]));
-    let key = look(&mut ledger, at(1));
+    let key = next_read(&mut ledger, at(1));
     let pod = pod("n");
     let patch = ledger.record_pod(at(1), &key, Some(&pod)).unwrap();
     let after = patched(&pod, &patch);
@@ -68,12 +68,12 @@ fn pod_is_patched_once_and_rechecked_later() {
     // The node repeats its report.
     ledger.update(at(2), &node("n"), claims(&["p"]));
     assert_eq!(ledger.next(at(2)), NextAction::Wait(at(599)));
-    let key = look(&mut ledger, at(601));
+    let key = next_read(&mut ledger, at(601));
     assert_eq!(ledger.record_pod(at(601), &key, Some(&after)), None);
     assert_eq!(ledger.next(at(601)), NextAction::Wait(RECHECK_INTERVAL));
     // Its allocation changes.
     ledger.update(at(602), &node("n"), [(place("p"), claim("b", None))].into());
-    let key = look(&mut ledger, at(602));
+    let key = next_read(&mut ledger, at(602));
     let patch = ledger.record_pod(at(602), &key, Some(&after)).unwrap();
     assert_eq!(patch.changes, [(TYPE_ANNOTATION, Some("b".to_owned()))].into());
     ledger.update(at(603), &node("n"), Claims::new());
@@ -94,18 +94,18 @@ fn other_pod_of_same_name_is_not_patched() {
         let mut ledger = AnnotationSchedule::default();
         let claims = [(place("p"), claim("a", uid))].into();
         ledger.update(at(0), &node("n"), claims);
-        let key = look(&mut ledger, at(0));
+        let key = next_read(&mut ledger, at(0));
         assert_eq!(ledger.record_pod(at(0), &key, found.as_ref()), None, "{found:?}");
         // It may appear a moment later, and is not requested continuously.
         assert_eq!(ledger.next(at(0)), NextAction::Wait(at(1)));
-        let key = look(&mut ledger, at(1));
+        let key = next_read(&mut ledger, at(1));
         ledger.record_pod(at(1), &key, found.as_ref());
         assert_eq!(ledger.next(at(1)), NextAction::Wait(at(2)));
     }
     let mut ledger = AnnotationSchedule::default();
     let claims = [(place("p"), claim("a", Some("1234")))].into();
     ledger.update(at(0), &node("n"), claims);
-    let key = look(&mut ledger, at(0));
+    let key = next_read(&mut ledger, at(0));
     assert!(ledger.record_pod(at(0), &key, Some(&pod("n"))).is_some());
 }
 
@@ -113,7 +113,7 @@ fn other_pod_of_same_name_is_not_patched() {
 fn ended_pod_is_not_patched() {
     let mut ledger = AnnotationSchedule::default();
     ledger.update(at(0), &node("n"), claims(&["p"]));
-    let key = look(&mut ledger, at(0));
+    let key = next_read(&mut ledger, at(0));
     let ended = Pod { has_ended: true, ..pod("n") };
     assert_eq!(ledger.record_pod(at(0), &key, Some(&ended)), None);
 }
@@ -122,21 +122,21 @@ fn ended_pod_is_not_patched() {
 fn rejected_patch_is_retried_with_backoff_without_delaying_others() {
     let mut ledger = AnnotationSchedule::default();
     ledger.update(at(0), &node("n"), claims(&["p", "q"]));
-    let key = look(&mut ledger, at(0));
+    let key = next_read(&mut ledger, at(0));
     assert!(ledger.record_pod(at(0), &key, Some(&pod("n"))).is_some());
     ledger.record_failure(at(0), &key, None);
-    let other = look(&mut ledger, at(0));
+    let other = next_read(&mut ledger, at(0));
     assert_eq!(other.place, place("q"));
     ledger.record_up_to_date(at(0), &other);
     assert_eq!(ledger.next(at(0)), NextAction::Wait(at(1)));
-    assert_eq!(look(&mut ledger, at(1)), key);
+    assert_eq!(next_read(&mut ledger, at(1)), key);
     ledger.record_failure(at(1), &key, Some(at(7)));
     assert_eq!(ledger.next(at(1)), NextAction::Wait(at(7)));
     ledger.update(at(1), &node("n"), claims(&["p"]));
     ledger.record_failure(at(1), &key, Some(Duration::MAX));
     assert_eq!(ledger.next(at(1)), NextAction::Wait(RECHECK_INTERVAL));
     ledger.requeue(at(2), &key);
-    assert_eq!(look(&mut ledger, at(2)), key);
+    assert_eq!(next_read(&mut ledger, at(2)), key);
 }
 
 #[test]
@@ -151,7 +151,7 @@ fn nodes_are_served_in_turn_longest_waiting_pod_first() {
     ledger.update(at(2), &node("m"), claims(&["b", "c"]));
     let seen: Vec<String> = (0..5)
         .map(|_| {
-            let key = look(&mut ledger, at(3));
+            let key = next_read(&mut ledger, at(3));
             ledger.record_up_to_date(at(3), &key);
             format!("{} {}", key.node, key.place.name())
         })

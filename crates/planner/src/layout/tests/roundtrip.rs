@@ -13,7 +13,7 @@ const DIALECTS: [Dialect; 2] = [Dialect::Octavo, Dialect::MigParted];
 
 fn unplaced(counts: &[(&str, u32)]) -> MigSpec {
     let MigSpec::Enabled(mut all) = mig_spec(counts) else {
-        panic!("a wish for partitions");
+        panic!("counts describe partitions");
     };
     for count in &mut all {
         count.position = SourcePosition::default();

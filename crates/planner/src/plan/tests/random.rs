@@ -145,11 +145,11 @@ fn defective_board_gets_a_feasible_plan_or_is_blocked() {
             model.defects.clone_from(&defects);
             if let Err((profile_id, placement)) = model.run(&change) {
                 let refusal = RefusedPlacement { device: device.pci, profile_id, placement };
-                prop_assert!(refused.insert(refusal), "it was refused before");
+                prop_assert!(refused.insert(refusal), "the planner repeats a refused placement");
             }
             state(&mut device).gpu_instances = model.instances();
         }
-        prop_assert!(false, "it does not end");
+        prop_assert!(false, "no plan succeeds");
     });
 }
 

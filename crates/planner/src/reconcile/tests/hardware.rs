@@ -157,7 +157,7 @@ impl Hardware {
                     now += wait;
                     ActionResult::Waited
                 }
-                NextAction::FindUsers => ActionResult::UsersFound(self.look()),
+                NextAction::FindUsers => ActionResult::UsersFound(self.users()),
                 NextAction::Read => ActionResult::Read(Ok(Box::new(self.read()))),
                 NextAction::Call(call) => {
                     if kill_after == Some(self.calls.len()) {
@@ -180,7 +180,7 @@ impl Hardware {
         device
     }
 
-    fn look(&mut self) -> Result<ObservedUsers, String> {
+    fn users(&mut self) -> Result<ObservedUsers, String> {
         if self.fault(Fault::UserAppears)
             && let Some((id, part)) = self.last_usable()
         {
@@ -193,7 +193,7 @@ impl Hardware {
             });
         }
         if self.fault(Fault::UsersUnknown) {
-            return Err("nobody tells".to_owned());
+            return Err("users are unknown".to_owned());
         }
         Ok(ObservedUsers {
             processes: self.device.processes.clone(),

@@ -63,7 +63,7 @@ impl Case {
         }
     }
 
-    fn look(&mut self, now: Duration) -> Decision {
+    fn reconcile(&mut self, now: Duration) -> Decision {
         let policy = Policy::default();
         self.node.reconcile(
             now,
@@ -102,7 +102,7 @@ fn at(number: usize) -> PciAddress {
 #[test]
 fn device_at_target_is_applied_and_unchanged() {
     let mut case = Case::new(vec![A100_40.with(0, &[(9, 0, &[3])])], vec![wants(&[9])]);
-    assert_eq!(case.look(SECOND), Decision::default());
+    assert_eq!(case.reconcile(SECOND), Decision::default());
     assert_eq!(case.state(), &ApplyState::Ended(ChangeOutcome::Applied));
     assert_eq!(case.node.worst(), Some(&ApplyState::Ended(ChangeOutcome::Applied)));
 }
@@ -110,7 +110,7 @@ fn device_at_target_is_applied_and_unchanged() {
 #[test]
 fn i4_infeasible_device_prevents_all_changes() {
     let mut case = Case::new(vec![A100_40.gpu(0), t4(1)], vec![wants(&[9]), wants(&[9])]);
-    assert_eq!(case.look(SECOND), Decision::default());
+    assert_eq!(case.reconcile(SECOND), Decision::default());
     let states: Vec<&str> = case.node.states().map(|(_, state)| state.reason().as_str()).collect();
     assert_eq!(states, ["pending", "infeasible"]);
     assert_eq!(case.node.worst().unwrap().reason(), Reason::Infeasible);
@@ -121,7 +121,7 @@ fn unknown_holders_block_destroying_but_not_creating() {
     let full = A100_40.with(0, &[(9, 0, &[3])]);
     let mut case = Case::new(vec![full, A100_40.with(1, &[])], vec![wants(&[0]), wants(&[9])]);
     case.unreported = Some("kubelet was started just now");
-    let decision = case.look(SECOND);
+    let decision = case.reconcile(SECOND);
     assert_eq!(decision.change, [at(1)]);
     assert_eq!(decision.again, Some(SECOND + HOLDER_QUERY_INTERVAL));
     let message = case.state().message(&PlanFormatter::new(&case.inventory, at(0)));
@@ -130,21 +130,21 @@ fn unknown_holders_block_destroying_but_not_creating() {
     case.ended(SECOND, at(1), ChangeOutcome::Applied);
     // While holders are unknown, no attempt is made, so no backoff is due afterwards.
     for second in 2..60 {
-        assert_eq!(case.look(SECOND * second).change, [at(1)]);
+        assert_eq!(case.reconcile(SECOND * second).change, [at(1)]);
     }
     case.unreported = None;
-    assert_eq!(case.look(SECOND * 60).change, [at(0), at(1)]);
+    assert_eq!(case.reconcile(SECOND * 60).change, [at(0), at(1)]);
 }
 
 #[test]
 fn device_in_use_does_not_block_others() {
     let busy = Hardware::new(&[(9, 0, &[3])]).used_by(1, 0).device;
     let mut case = Case::new(vec![busy, A100_40.gpu(1)], vec![wants(&[0]), wants(&[0])]);
-    assert_eq!(case.look(SECOND).change, [at(1)]);
+    assert_eq!(case.reconcile(SECOND).change, [at(1)]);
     assert_eq!(case.state().reason(), Reason::Blocked);
     // No event reports that a holder is gone; the next reconciliation finds out.
     case.inventory.devices[0].processes.clear();
-    assert_eq!(case.look(SECOND * 2).change, [at(0), at(1)]);
+    assert_eq!(case.reconcile(SECOND * 2).change, [at(0), at(1)]);
 }
 
 #[test]
@@ -153,23 +153,23 @@ fn i5_failed_change_is_retried_with_backoff_or_after_device_change() {
     let mut case = Case::new(vec![A100_40.gpu(0)], vec![wants(&[9])]);
     let mut now = SECOND;
     for wait in [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300] {
-        assert_eq!(case.look(now).change, [at(0)], "after {wait}");
+        assert_eq!(case.reconcile(now).change, [at(0)], "after {wait}");
         case.node.change_started(at(0));
         assert_eq!(case.state(), &ApplyState::Applying);
         case.ended(now, at(0), failed());
         assert_eq!(case.state().reason(), Reason::RolledBack);
-        let soon = case.look(now + SECOND / 2);
+        let soon = case.reconcile(now + SECOND / 2);
         assert!(soon.change.is_empty());
         let again = now + SECOND * wait;
         assert_eq!(soon.again, Some(again));
-        assert_eq!(case.state().reason(), Reason::RolledBack, "it goes on saying why");
+        assert_eq!(case.state().reason(), Reason::RolledBack, "the reason is lost");
         now = again;
     }
     // The end of a process or a manual change justifies another attempt.
     case.becomes(&[(19, 0, &[1])]);
-    assert_eq!(case.look(now + SECOND / 100).change, [at(0)]);
+    assert_eq!(case.reconcile(now + SECOND / 100).change, [at(0)]);
     case.ended(now, at(0), failed());
-    assert!(case.look(now + SECOND).change.is_empty());
+    assert!(case.reconcile(now + SECOND).change.is_empty());
     case.inventory.devices[0].processes.push(Process {
         pid: 5,
         kind: ProcessKind::Compute,
@@ -178,19 +178,19 @@ fn i5_failed_change_is_retried_with_backoff_or_after_device_change() {
         memory: None,
     });
     case.becomes(&[]);
-    assert!(case.look(now).change.is_empty(), "not within a second");
-    assert_eq!(case.look(now + SECOND).change, [at(0)]);
+    assert!(case.reconcile(now).change.is_empty(), "not within a second");
+    assert_eq!(case.reconcile(now + SECOND).change, [at(0)]);
     // A new selection justifies an immediate attempt.
     case.ended(now, at(0), failed());
     case.node.select(&BTreeSet::from([at(0)]));
-    assert_eq!(case.look(now).change, [at(0)]);
+    assert_eq!(case.reconcile(now).change, [at(0)]);
     // A successful change resets the failure count.
     case.becomes(&[(9, 0, &[3])]);
     case.ended(now, at(0), ChangeOutcome::Applied);
     case.becomes(&[]);
-    assert_eq!(case.look(now).change, [at(0)]);
+    assert_eq!(case.reconcile(now).change, [at(0)]);
     case.ended(now, at(0), failed());
-    assert_eq!(case.look(now).again, Some(now + SECOND));
+    assert_eq!(case.reconcile(now).again, Some(now + SECOND));
 }
 
 #[test]
@@ -198,9 +198,9 @@ fn drift_is_repaired_or_reported_by_policy() {
     for (drift, change) in [(DriftPolicy::Repair, vec![at(0)]), (DriftPolicy::Report, vec![])] {
         let mut case = Case::new(vec![A100_40.with(0, &[(9, 0, &[3])])], vec![wants(&[9])]);
         case.drift = drift;
-        assert_eq!(case.look(SECOND), Decision::default());
+        assert_eq!(case.reconcile(SECOND), Decision::default());
         case.becomes(&[(9, 0, &[3]), (19, 4, &[1])]);
-        let decision = case.look(SECOND * 2);
+        let decision = case.reconcile(SECOND * 2);
         assert_eq!(decision.change, change);
         assert_eq!(decision.drifted, change);
         if drift == DriftPolicy::Report {
@@ -212,9 +212,9 @@ fn drift_is_repaired_or_reported_by_policy() {
 #[test]
 fn drift_in_use_is_reported_under_both_policies() {
     let mut case = Case::new(vec![A100_40.with(0, &[(9, 0, &[3])])], vec![wants(&[9])]);
-    assert_eq!(case.look(SECOND), Decision::default());
+    assert_eq!(case.reconcile(SECOND), Decision::default());
     case.inventory.devices[0] = Hardware::new(&[(0, 0, &[7])]).used_by(1, 0).device;
-    assert_eq!(case.look(SECOND * 2), Decision::default());
+    assert_eq!(case.reconcile(SECOND * 2), Decision::default());
     assert_eq!(case.state().reason(), Reason::Blocked);
 }
 
@@ -228,9 +228,9 @@ fn instances_lost_by_reset_are_recreated_and_are_not_drift() {
     for after in [A100_40.gpu(0), lost] {
         let mut case = Case::new(vec![A100_40.with(0, &[(9, 0, &[3])])], vec![wants(&[9])]);
         case.drift = DriftPolicy::Report;
-        assert_eq!(case.look(SECOND), Decision::default());
+        assert_eq!(case.reconcile(SECOND), Decision::default());
         case.inventory.devices[0] = after;
-        let decision = case.look(SECOND * 2);
+        let decision = case.reconcile(SECOND * 2);
         assert_eq!((decision.change, decision.drifted), (vec![at(0)], vec![]));
     }
 }
@@ -238,9 +238,9 @@ fn instances_lost_by_reset_are_recreated_and_are_not_drift() {
 #[test]
 fn i2_device_without_target_is_forgotten() {
     let mut case = Case::new(vec![A100_40.gpu(0)], vec![wants(&[9])]);
-    assert_eq!(case.look(SECOND).change, [at(0)]);
+    assert_eq!(case.reconcile(SECOND).change, [at(0)]);
     case.targets.devices.clear();
-    assert_eq!(case.look(SECOND), Decision::default());
+    assert_eq!(case.reconcile(SECOND), Decision::default());
     assert_eq!(case.node.states().count(), 0);
     assert_eq!(case.node.worst(), None);
 }
@@ -248,7 +248,7 @@ fn i2_device_without_target_is_forgotten() {
 #[test]
 fn device_lost_during_change_is_failed_with_cause() {
     let mut case = Case::new(vec![A100_40.gpu(0)], vec![wants(&[9])]);
-    assert_eq!(case.look(SECOND).change, [at(0)]);
+    assert_eq!(case.reconcile(SECOND).change, [at(0)]);
     let failed =
         ChangeOutcome::Failed { reason: "driver not loaded (9)".to_owned(), rollback: None };
     case.ended(SECOND, at(0), failed.clone());
@@ -293,7 +293,7 @@ fn i3_blocked_interrupted_change_is_rolled_back() {
     };
     let mut node = NodeReconciler::default();
     let decision = node.reconcile(Duration::ZERO, &view(&nothing));
-    assert!(decision.change.is_empty(), "it has what it had");
+    assert!(decision.change.is_empty(), "a change begins although nothing is interrupted");
     let blocked = node.worst().cloned();
     assert!(
         matches!(blocked, Some(ApplyState::Ended(ChangeOutcome::Blocked { .. }))),
@@ -301,7 +301,7 @@ fn i3_blocked_interrupted_change_is_rolled_back() {
     );
     let decision = node.reconcile(Duration::ZERO, &view(&begun));
     assert_eq!(decision.change, [job.target.pci]);
-    assert_eq!(decision.finish, [job.target.pci], "as it was begun, or back");
+    assert_eq!(decision.finish, [job.target.pci], "the interrupted change is not finished");
     // If the rollback failed too, it is retried, but not immediately.
     let failed = ChangeOutcome::Failed {
         reason: "it is in use".to_owned(),
@@ -323,23 +323,23 @@ fn i5_memory_growth_or_monitor_does_not_trigger_retry() {
     let mut busy = Hardware::new(&[(9, 0, &[3])]).used_by(1, 0).device;
     busy.processes[0].memory = None;
     let mut case = Case::new(vec![busy], vec![wants(&[9, 9])]);
-    assert_eq!(case.look(SECOND).change, [at(0)]);
+    assert_eq!(case.reconcile(SECOND).change, [at(0)]);
     let reason = "no".to_owned();
     case.ended(SECOND, at(0), ChangeOutcome::RolledBack { reason });
     let memory = octavo_model::quantity::Mebibytes::new(7);
     case.inventory.devices[0].processes[0].memory = Some(memory);
-    assert!(case.look(SECOND + SECOND / 2).change.is_empty());
+    assert!(case.reconcile(SECOND + SECOND / 2).change.is_empty());
 }
 
 #[test]
 fn reset_device_is_retried_immediately_but_only_once() {
     let mut case = Case::new(vec![A100_40.gpu(0)], vec![wants(&[9])]);
     for again in [vec![at(0)], vec![]] {
-        let _decided = case.look(SECOND);
+        let _decided = case.reconcile(SECOND);
         let reason = "no".to_owned();
         case.ended(SECOND, at(0), ChangeOutcome::RolledBack { reason });
         case.node.was_reset(at(0));
-        assert_eq!(case.look(SECOND).change, again);
+        assert_eq!(case.reconcile(SECOND).change, again);
     }
 }
 
@@ -353,15 +353,15 @@ fn lost_selected_device_is_failed_and_others_are_changed() {
         reason: "failing: GPU is lost".to_owned(),
     });
     let here = case.inventory.devices[0].pci;
-    assert_eq!(case.look(SECOND).change, [here]);
+    assert_eq!(case.reconcile(SECOND).change, [here]);
     case.becomes(&[(0, 0, &[7])]);
-    assert!(case.look(SECOND).change.is_empty());
+    assert!(case.reconcile(SECOND).change.is_empty());
     let states: Vec<(PciAddress, &str)> =
         case.node.states().map(|(pci, state)| (pci, state.reason().as_str())).collect();
     assert_eq!(states, [(here, "applied"), (lost, "failed")]);
     assert_eq!(case.node.worst().map(ApplyState::reason), Some(Reason::Failed));
     // The driver responds again, but the device's state is not known yet.
     case.inventory.devices[1].condition = Condition::Working;
-    case.look(SECOND);
+    case.reconcile(SECOND);
     assert_eq!(case.node.worst().map(ApplyState::reason), Some(Reason::Blocked));
 }

@@ -121,6 +121,6 @@ fn i3_interrupted_change_resumes_even_if_holders_are_unknown() {
             absent: &nothing,
         };
         let decision = NodeReconciler::default().reconcile(Duration::ZERO, &view);
-        assert_eq!(decision.change, change, "it is between two states");
+        assert_eq!(decision.change, change, "an interrupted change is not finished");
     }
 }

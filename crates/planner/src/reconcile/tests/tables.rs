@@ -30,11 +30,11 @@ fn i7_change_is_read_back_before_success() {
     let job = hardware.job(wants(&[9, 9]));
     assert_eq!(hardware.run(job, None), Some(ChangeOutcome::Applied));
     assert_eq!(hardware.geometry(), [(9, 0, vec![3]), (9, 4, vec![3])]);
-    assert_eq!(hardware.calls.len(), 7 + 7 + 2 + 2, "no call twice");
+    assert_eq!(hardware.calls.len(), 7 + 7 + 2 + 2, "a call is repeated");
     let job = hardware.job(wants(&[9, 9]));
     hardware.calls.clear();
     assert_eq!(hardware.run(job, None), Some(ChangeOutcome::Applied));
-    assert!(hardware.calls.is_empty(), "nothing to do is nothing done");
+    assert!(hardware.calls.is_empty(), "calls without a change");
 }
 
 #[test]
@@ -43,7 +43,7 @@ fn i1_instance_in_use_blocks_before_any_call() {
     let job = hardware.job(wants(&[9, 9]));
     let Some(ChangeOutcome::Blocked { causes, rolled_back: false }) = hardware.run(job, None)
     else {
-        panic!("it is in use");
+        panic!("an instance in use does not block");
     };
     assert!(matches!(causes.as_slice(), [Cause::InstanceInUse { gpu_instance: 3, .. }]));
     assert!(hardware.calls.is_empty());

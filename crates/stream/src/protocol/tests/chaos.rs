@@ -78,7 +78,7 @@ impl World {
         };
         if let Some((seq, parts)) = new {
             assert!(seq > last, "{seq} after {last}");
-            assert_eq!(parts, it.latest, "what is sent is the latest");
+            assert_eq!(parts, it.latest, "an outdated status is sent");
             it.sent.insert(seq, parts);
         }
         if let Some(line) = it.line {
@@ -159,12 +159,12 @@ impl World {
             FromAgent::Delta { seq, change, hash } => receiver.delta(seq, &change, hash),
             FromAgent::Heartbeat { seq, hash } => receiver.heartbeat(seq, hash),
         };
-        assert_eq!(receiver.parts(), &before, "nothing is known before it is taken");
+        assert_eq!(receiver.parts(), &before, "a status is known before it is accepted");
         let answer = match offer {
             ReceiveOutcome::Status(status) => {
                 let answer = receiver.take(status);
                 let AggregatorMessage::Ack { seq } = answer else {
-                    panic!("{answer:?} to a status that was taken");
+                    panic!("{answer:?} to an accepted status");
                 };
                 self.taken.entry(agent).or_default().insert(seq);
                 let last = self.last_taken.insert(agent, seq);
@@ -178,7 +178,7 @@ impl World {
             ReceiveOutcome::Nothing(answer) => answer,
         };
         if let AggregatorMessage::Ack { seq } = answer {
-            assert_eq!(sent.get(&seq), Some(receiver.parts()), "what is acknowledged is known");
+            assert_eq!(sent.get(&seq), Some(receiver.parts()), "an acknowledged status is unknown");
         }
         answer
     }
@@ -287,7 +287,7 @@ impl World {
             if self.agents[agent].sender.is_in_sync() {
                 return heartbeats;
             }
-            assert!(heartbeats < 3, "they do not come together");
+            assert!(heartbeats < 3, "agent and aggregator do not synchronize");
             let message = self.agents[agent].sender.heartbeat();
             self.send(agent, message);
         }

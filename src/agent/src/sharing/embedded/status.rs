@@ -395,7 +395,7 @@ mod tests {
     fn unlisted_unit_is_unhealthy_with_a_reason() {
         let message = |is_decided| match health(is_decided, &Listing::default()) {
             Health::Unhealthy { reason } => reason,
-            Health::Healthy => panic!("nobody can be given it"),
+            Health::Healthy => panic!("an unlisted unit is healthy"),
         };
         let listed_not = "it is not advertised to the kubelet yet, because the ";
         assert_eq!(message(true), format!("{listed_not}allocations are unknown"));

@@ -74,7 +74,7 @@ impl TimeSliceSetter {
     }
 
     fn start(&self, order: &SetSliceLength) -> (watch::Receiver<CallResult>, JoinSet<()>) {
-        let (say, result) = watch::channel(None);
+        let (sender, result) = watch::channel(None);
         let program = self.program.clone();
         let arguments = [
             "compute-policy".to_owned(),
@@ -86,7 +86,7 @@ impl TimeSliceSetter {
         let mut task = JoinSet::new();
         task.spawn(async move {
             let done = program::run(&program, arguments, Stdio::null()).await;
-            say.send_replace(Some(done));
+            sender.send_replace(Some(done));
         });
         (result, task)
     }

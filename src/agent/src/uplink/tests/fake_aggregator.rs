@@ -67,7 +67,7 @@ impl Peer {
     pub(super) async fn greeting(&mut self) -> Hello {
         let incoming = self.receive().await;
         let FromAgent::Hello(hello) = incoming else {
-            panic!("{incoming:?} is no greeting");
+            panic!("{incoming:?} is not a greeting");
         };
         assert_eq!(hello.identity, identity());
         hello
@@ -130,7 +130,7 @@ impl Fleet for Service {
         &self,
         _request: Request<v1::WatchRequest>,
     ) -> Result<Response<Self::WatchStream>, Status> {
-        Err(Status::unimplemented("nobody watches here"))
+        Err(Status::unimplemented("this server has no watchers"))
     }
 }
 

@@ -46,7 +46,7 @@ struct LabeledSite {
     file: tempfile::NamedTempFile,
 }
 
-fn labelled(products: &[&str]) -> LabeledSite {
+fn labeled(products: &[&str]) -> LabeledSite {
     let file = tempfile::NamedTempFile::new().unwrap();
     let profile = |name: &str, selector: &str| {
         format!(
@@ -66,13 +66,13 @@ fn labelled(products: &[&str]) -> LabeledSite {
         profile(&format!("wide, annotations: {{octavo.dev/type: {H100}}}"), ""),
     ];
     std::fs::write(file.path(), all.join("---\n")).unwrap();
-    let (says, watched) = watch::channel(cluster(products));
+    let (sender, watched) = watch::channel(cluster(products));
     let profile_file = HardwareProfileFile::open(file.path()).unwrap();
     let profiles = Profiles::new(None, Some(watched.clone()), Some(profile_file));
     let site = site_with(TrustedIdentitySources::default(), |view| {
         Counter::new(view.with_profiles(profiles), Some(watched))
     });
-    LabeledSite { site, cluster: says, file }
+    LabeledSite { site, cluster: sender, file }
 }
 
 impl LabeledSite {
@@ -94,7 +94,7 @@ const BOTH: [&str; 2] = ["NVIDIA-H100-80GB-HBM3", "NVIDIA-L4"];
 
 #[tokio::test]
 async fn ac_003_type_known_from_labels_requires_permission_for_that_type() {
-    let here = labelled(&BOTH);
+    let here = labeled(&BOTH);
     let path = "/api/v1/availability";
     assert_eq!(here.site.status(path, Some("ada")).await, 403);
     here.site.server.gives(&format!("bob: get acceleratortypes.octavo.dev {H100}"));
@@ -105,7 +105,7 @@ async fn ac_003_type_known_from_labels_requires_permission_for_that_type() {
 
 #[tokio::test]
 async fn nfr_003_reader_of_one_type_sees_only_profiles_of_that_type() {
-    let here = labelled(&BOTH);
+    let here = labeled(&BOTH);
     let right = format!("bob: get acceleratortypes.octavo.dev {H100}");
     here.site.server.gives(&right);
     here.site.server.gives("eve: list hardwareprofiles.octavo.dev");
@@ -168,7 +168,7 @@ fn named(text: &str) -> Vec<String> {
 
 #[tokio::test(start_paused = true)]
 async fn outdated_last_event_id_causes_a_full_resync() {
-    let here = labelled(&BOTH);
+    let here = labeled(&BOTH);
     here.site.server.gives("eve: watch hardwareprofiles.octavo.dev");
     let begins = async |last: Option<&str>| {
         let mut headers = vec![("authorization", "Bearer token-eve")];
@@ -189,7 +189,7 @@ async fn outdated_last_event_id_causes_a_full_resync() {
 
 #[tokio::test(start_paused = true)]
 async fn profile_stream_reports_and_clears_staleness_notice() {
-    let here = labelled(&BOTH);
+    let here = labeled(&BOTH);
     here.site.server.gives("eve: watch hardwareprofiles.octavo.dev");
     let answer = here.site.get("/api/v1/profile-events", Some("eve")).await;
     let mut body = answer.into_body();
@@ -216,7 +216,7 @@ async fn profile_stream_reports_and_clears_staleness_notice() {
 
 #[tokio::test(start_paused = true)]
 async fn stream_ends_when_visible_types_change() {
-    let here = labelled(&BOTH);
+    let here = labeled(&BOTH);
     let may = |name: &str| {
         let right = format!("bob: get acceleratortypes.octavo.dev {name}");
         here.site.server.gives(&right);
@@ -237,7 +237,7 @@ async fn stream_ends_when_visible_types_change() {
 
 #[tokio::test]
 async fn nfr_003_api_errors_and_file_names_require_permission_to_list_nodes() {
-    let here = labelled(&BOTH);
+    let here = labeled(&BOTH);
     let file = here.file.path().display().to_string();
     std::fs::write(here.file.path(), "kind: Pod\n").unwrap();
     here.cluster.send_modify(|watched| {

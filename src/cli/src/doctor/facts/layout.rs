@@ -12,7 +12,7 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
 use tokio::time::timeout;
 
-use super::{SOURCE_TIMEOUT, look};
+use super::{SOURCE_TIMEOUT, read};
 use crate::apply;
 use crate::settings::doctor::DoctorSources;
 
@@ -32,7 +32,7 @@ pub(super) async fn layout(settings: &DoctorSources) -> Observed<Option<LayoutPr
     }
     let in_pod = settings.in_pod();
     let state_dir = state_dir.to_owned();
-    look(state_dir.display().to_string(), move || left(&state_dir, in_pod)).await
+    read(state_dir.display().to_string(), move || left(&state_dir, in_pod)).await
 }
 
 /// Requests the status from the agent; `None` if none listens.

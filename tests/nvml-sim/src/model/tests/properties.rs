@@ -141,7 +141,10 @@ fn check(world: &World) {
     assert!(devices(world).is_sorted());
     assert!(devices(world).len() <= usize::try_from(gpu.max_mig_devices()).unwrap());
     for process in &world.processes {
-        assert!(process.gi.is_none_or(|gi| gpu.gi(gi).is_some()), "what is held is there");
+        assert!(
+            process.gi.is_none_or(|gi| gpu.gi(gi).is_some()),
+            "a process is on a missing instance"
+        );
     }
 }
 

@@ -7,21 +7,21 @@ fn drain_gives_up_at_deadline_and_restarts_for_another_choice() {
     let (mut drain, status, mut observations) = emptying(Scope::Affected, &[pod("notebook")]);
     observations.answers.insert(id("notebook"), EvictionResult::Budget);
     let late = 1 + DEADLINE.as_secs();
-    let before = look(&mut drain, late - 1, &status, &observations, true);
+    let before = reconcile(&mut drain, late - 1, &status, &observations, true);
     assert!(before.is_tainted);
-    let outcome = look(&mut drain, late, &status, &observations, true);
+    let outcome = reconcile(&mut drain, late, &status, &observations, true);
     let because = "pod team-a/notebook: its PodDisruptionBudget allows no eviction";
     let (kind, reason, message) = events_of(&outcome).remove(0);
     assert_eq!((kind, reason), (Severity::Warning, "DrainGaveUp"));
     assert!(message.contains(because), "{message}");
     assert_eq!(outcome.pod_requests.evict, []);
     for second in late + 1..late + 500 {
-        let outcome = look(&mut drain, second, &status, &observations, false);
+        let outcome = reconcile(&mut drain, second, &status, &observations, false);
         assert!(!outcome.is_tainted && outcome.events.is_empty());
         assert_eq!((phase(&outcome), waits(&outcome)), ("gave-up", vec![because.to_owned()]));
     }
     let again = NodeLayoutStatus { generation: 2, ..status };
-    let outcome = look(&mut drain, late + 501, &again, &observations, false);
+    let outcome = reconcile(&mut drain, late + 501, &again, &observations, false);
     assert_eq!((outcome.is_tainted, reasons(&outcome)), (true, vec!["DrainBegan"]));
 }
 
@@ -32,7 +32,7 @@ fn repeatedly_held_devices_taint_the_node_less_than_half_the_time() {
     for second in 3..20_000 {
         let free = second % 20 < 5;
         let status = if free { applied() } else { status.clone() };
-        let outcome = look(&mut drain, second, &status, &observations, true);
+        let outcome = reconcile(&mut drain, second, &status, &observations, true);
         tainted += u64::from(outcome.is_tainted);
     }
     assert!(tainted < 20_000 / 2, "{tainted}");
@@ -50,11 +50,11 @@ fn withdrawn_choice_ends_the_drain() {
     impossible.state = Some(Reason::Infeasible.into());
     for other in [withdrawn, unsettled, refused, elsewhere, impossible] {
         let mut drain = begun.clone();
-        let outcome = look(&mut drain, 3, &other, &observations, true);
+        let outcome = reconcile(&mut drain, 3, &other, &observations, true);
         assert_eq!(outcome.pod_requests.evict, [], "{other:?}");
         assert_eq!((outcome.is_tainted, reasons(&outcome)), (false, vec!["DrainEnded"]));
         let mut idle = affected();
-        let outcome = look(&mut idle, 3, &other, &observations, true);
+        let outcome = reconcile(&mut idle, 3, &other, &observations, true);
         assert!(!outcome.is_tainted && outcome.events.is_empty(), "{other:?}");
     }
 }
@@ -62,9 +62,9 @@ fn withdrawn_choice_ends_the_drain() {
 #[test]
 fn removed_taint_is_restored_before_further_evictions() {
     let (mut drain, status, observations) = emptying(Scope::Affected, &[pod("notebook")]);
-    let outcome = look(&mut drain, 3, &status, &observations, false);
+    let outcome = reconcile(&mut drain, 3, &status, &observations, false);
     assert_eq!((outcome.is_tainted, outcome.pod_requests.evict.len()), (true, 0));
-    let outcome = look(&mut drain, 4, &status, &observations, true);
+    let outcome = reconcile(&mut drain, 4, &status, &observations, true);
     assert_eq!(outcome.pod_requests.evict.len(), 1);
 }
 
@@ -74,18 +74,18 @@ fn missing_permission_is_reported_with_remedy_and_stops_the_drain() {
     let status = blocked(vec![held_by("notebook")]);
     let mut observations =
         PodObservations { error: Some(ListError::Forbidden), ..PodObservations::default() };
-    let outcome = look(&mut drain, 1, &status, &observations, false);
+    let outcome = reconcile(&mut drain, 1, &status, &observations, false);
     assert_eq!((phase(&outcome), outcome.is_tainted), ("refused", false));
     let (kind, reason, message) = events_of(&outcome).remove(0);
     assert_eq!((kind, reason), (Severity::Warning, "DrainRefused"));
     assert!(message.contains("kubectl apply -k deploy/options/drain"));
     // An administrator granted the permission.
     observations = super::observations(&[pod("notebook")]);
-    assert!(look(&mut drain, 2, &status, &observations, false).is_tainted);
+    assert!(reconcile(&mut drain, 2, &status, &observations, false).is_tainted);
     observations.answers.insert(id("notebook"), EvictionResult::Forbidden);
-    let outcome = look(&mut drain, 3, &status, &observations, true);
+    let outcome = reconcile(&mut drain, 3, &status, &observations, true);
     assert_eq!((outcome.is_tainted, reasons(&outcome)), (false, vec!["DrainRefused"]));
-    let outcome = look(&mut drain, 4, &status, &observations, false);
+    let outcome = reconcile(&mut drain, 4, &status, &observations, false);
     assert!(!outcome.is_tainted && outcome.events.is_empty());
 }
 
@@ -141,7 +141,7 @@ fn unlisted_pod_is_awaited_for_a_minute_then_polled_rarely() {
     let (status, pods) = (blocked(vec![held_by_uid("gone")]), observations(&[]));
     let mut events_of = Vec::new();
     for second in 0..4000 {
-        let outcome = look(&mut drain, second, &status, &pods, false);
+        let outcome = reconcile(&mut drain, second, &status, &pods, false);
         events_of.extend(reasons(&outcome));
         let late = second >= UNLISTED_TIMEOUT.as_secs();
         let (word, every) =
@@ -153,7 +153,7 @@ fn unlisted_pod_is_awaited_for_a_minute_then_polled_rarely() {
     // The pod is listed late.
     let known =
         observations(&[Pod { id: PodId { uid: "gone".to_owned(), ..id("late") }, ..pod("late") }]);
-    let outcome = look(&mut drain, 4001, &status, &known, false);
+    let outcome = reconcile(&mut drain, 4001, &status, &known, false);
     assert_eq!(reasons(&outcome), ["DrainBegan"]);
 }
 
@@ -164,7 +164,7 @@ fn steady_status_excludes_processes() {
         let mut process = held_by_process();
         process.details.pid = Some(pid);
         let status = blocked(vec![held_by("dcgm"), process]);
-        look(&mut affected(), 1, &status, &pods, false).drain_status.unwrap()
+        reconcile(&mut affected(), 1, &status, &pods, false).drain_status.unwrap()
     };
     assert_ne!(drain_status(7), drain_status(8));
     assert_eq!(drain_status(7).without_processes(), drain_status(8).without_processes());
@@ -193,18 +193,18 @@ fn suspension_does_not_extend_the_deadline() {
     let (begun, status, observations) = emptying(Scope::Affected, &[pod("notebook")]);
     let late = 1 + DEADLINE.as_secs();
     let mut over = begun.clone();
-    let outcome = look(&mut over, late, &status, &observations, true);
+    let outcome = reconcile(&mut over, late, &status, &observations, true);
     assert_eq!(reasons(&outcome), ["DrainGaveUp"]);
     assert_eq!(over.rest(), DrainOutcome::default());
-    let outcome = look(&mut over, late + 1, &status, &observations, false);
+    let outcome = reconcile(&mut over, late + 1, &status, &observations, false);
     assert_eq!((phase(&outcome), reasons(&outcome)), ("gave-up", vec![]));
     // A suspension ends an active drain without extending its deadline.
     let mut drain = begun;
     let outcome = drain.rest();
     assert_eq!(reasons(&outcome), ["DrainEnded"]);
     assert_eq!((outcome.is_tainted, outcome.pod_requests), (false, PodRequests::default()));
-    assert!(look(&mut drain, late - 1, &status, &observations, false).is_tainted);
-    let outcome = look(&mut drain, late, &status, &observations, true);
+    assert!(reconcile(&mut drain, late - 1, &status, &observations, false).is_tainted);
+    let outcome = reconcile(&mut drain, late, &status, &observations, true);
     assert_eq!(reasons(&outcome), ["DrainGaveUp"]);
 }
 
@@ -212,12 +212,12 @@ fn suspension_does_not_extend_the_deadline() {
 fn choice_changes_with_the_layout_meaning_only() {
     let (mut drain, status, observations) = emptying(Scope::Affected, &[pod("notebook")]);
     let late = 1 + DEADLINE.as_secs();
-    look(&mut drain, late, &status, &observations, true);
+    reconcile(&mut drain, late, &status, &observations, true);
     let edited = NodeLayoutStatus { layouts_version: Some("another file".to_owned()), ..status };
-    let outcome = look(&mut drain, late + 1, &edited, &observations, false);
+    let outcome = reconcile(&mut drain, late + 1, &edited, &observations, false);
     assert_eq!((phase(&outcome), reasons(&outcome)), ("gave-up", vec![]));
     let meant = NodeLayoutStatus { target_generation: 1, ..edited };
-    let outcome = look(&mut drain, late + 2, &meant, &observations, false);
+    let outcome = reconcile(&mut drain, late + 2, &meant, &observations, false);
     assert_eq!(reasons(&outcome), ["DrainBegan"]);
 }
 
@@ -227,18 +227,18 @@ fn no_eviction_after_deadline_or_for_an_outdated_choice() {
     status.devices.push(device("applying", Vec::new()));
     status.state = Some(Reason::Applying.into());
     let late = 1 + DEADLINE.as_secs();
-    let outcome = look(&mut drain, late - 1, &status, &observations, true);
+    let outcome = reconcile(&mut drain, late - 1, &status, &observations, true);
     assert_eq!(outcome.pod_requests.evict, [id("notebook")]);
     let other = DrainInputs { is_current: false, ..facts(&status, &observations, true) };
     assert_eq!(drain.clone().reconcile(at(late - 1), &other).pod_requests.evict, []);
-    let outcome = look(&mut drain, late, &status, &observations, true);
+    let outcome = reconcile(&mut drain, late, &status, &observations, true);
     assert_eq!((outcome.is_tainted, outcome.pod_requests.evict.len()), (true, 0));
     // A driver call that never returns keeps the taint for no longer than this.
     let stuck = late + STUCK_TIMEOUT.as_secs();
-    assert!(look(&mut drain, stuck - 1, &status, &observations, true).is_tainted);
-    let outcome = look(&mut drain, stuck, &status, &observations, true);
+    assert!(reconcile(&mut drain, stuck - 1, &status, &observations, true).is_tainted);
+    let outcome = reconcile(&mut drain, stuck, &status, &observations, true);
     assert_eq!((outcome.is_tainted, reasons(&outcome)), (false, vec!["DrainGaveUp"]));
-    let outcome = look(&mut drain, stuck + 1, &status, &observations, true);
+    let outcome = reconcile(&mut drain, stuck + 1, &status, &observations, true);
     assert!(!outcome.is_tainted && outcome.events.is_empty());
 }
 
@@ -248,7 +248,7 @@ fn node_scope_evicts_exactly_all_evictable_pods() {
     let ending = Pod { is_ending: true, ..pod("ending") };
     let all = [pod("notebook"), pod("and-another"), of("agent", "DaemonSet"), finished, ending];
     let (mut drain, status, observations) = emptying(Scope::Node, &all);
-    let outcome = look(&mut drain, 3, &status, &observations, true);
+    let outcome = reconcile(&mut drain, 3, &status, &observations, true);
     // Blocking pods come first.
     assert_eq!(outcome.pod_requests.evict, [id("notebook"), id("and-another")]);
 }

@@ -6,7 +6,7 @@ use super::*;
 
 /// Possible changes between two reconciliations.
 #[derive(Debug, Clone)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a coin of its own")]
+#[expect(clippy::struct_excessive_bools, reason = "each is an independent random choice")]
 struct RandomStep {
     later: u64,
     turns: bool,
@@ -47,7 +47,7 @@ fn all_pods() -> Vec<Pod> {
     all
 }
 
-fn scene(moment: &RandomStep, generation: u64) -> (NodeLayoutStatus, PodObservations) {
+fn observed(moment: &RandomStep, generation: u64) -> (NodeLayoutStatus, PodObservations) {
     const STATES: [&str; 6] =
         ["blocked", "needs-reset", "applied", "applying", "pending", "failed"];
     let devices = moment.devices.iter().map(|(state, holders)| {
@@ -106,7 +106,7 @@ proptest! {
                 since = None;
                 gave_up = None;
             }
-            let (status, observations) = scene(moment, generation);
+            let (status, observations) = observed(moment, generation);
             let facts = DrainInputs { pauses_operands: pauses, ..facts(&status, &observations, moment.is_tainted) };
             let outcome = drain.reconcile(at(now), &facts);
             let held = |name: &str| status.devices.iter().any(|device| {
@@ -147,7 +147,7 @@ proptest! {
             let is_on = matches!(phase(&outcome), "tainting" | "emptying");
             prop_assert_eq!(outcome.is_tainted, is_on);
             prop_assert!(!(moment.listed && is_blocked_permanently(&status) && outcome.is_tainted));
-            if outcome.events.iter().any(|news| matches!(news, DrainEvent::GaveUp { .. }))
+            if outcome.events.iter().any(|event| matches!(event, DrainEvent::GaveUp { .. }))
                 || (phase(&outcome) == "gave-up" && outcome.events.contains(&DrainEvent::Forbidden))
             {
                 gave_up = Some(now);
@@ -155,7 +155,7 @@ proptest! {
             was_tainted = outcome.is_tainted;
             // An active drain ends with its reason, whatever the state of taint and pods.
             let mut end = drain.clone();
-            let done = look(&mut end, now, &applied_of(generation), &observations, moment.is_tainted);
+            let done = reconcile(&mut end, now, &applied_of(generation), &observations, moment.is_tainted);
             prop_assert!(!done.is_tainted && done.pod_requests.evict.is_empty());
         }
     }

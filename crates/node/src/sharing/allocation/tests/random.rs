@@ -54,7 +54,7 @@ proptest! {
         let Case { node, question, policy } = case;
         let chosen = node.prefer(&question, policy);
         let set: BTreeSet<&ShareId> = chosen.iter().collect();
-        prop_assert_eq!(set.len(), chosen.len(), "each once");
+        prop_assert_eq!(set.len(), chosen.len(), "an id is chosen twice");
         prop_assert!(chosen.iter().all(|id| question.available.contains(id)));
         prop_assert!(question.must_include.iter().all(|id| set.contains(id)));
         let size = question.size.min(question.available.len());
@@ -115,7 +115,7 @@ proptest! {
             };
             let most = node.inventory.devices.iter().map(|device| on(&chosen, device)).max();
             if size > 0 && available.len() > 5 * node.offer.units.len() / 2 {
-                prop_assert_eq!(most, Some(1), "one request, one of each device");
+                prop_assert_eq!(most, Some(1), "several ids of one device");
             }
             available.retain(|id| !chosen.contains(id));
             let left = node.inventory.devices.iter().map(|device| on(&available, device));

@@ -6,14 +6,14 @@ use super::*;
 fn stalled_driver_keeps_health_for_two_minutes() {
     let mut node = Node::new();
     node.lose(0);
-    node.look(5, &[]);
+    node.read(5, &[]);
     node.inventory.nvml = stalled();
-    node.look(10, &[]);
+    node.read(10, &[]);
     assert_eq!(node.fit(), [false, true, true]);
     assert_eq!(node.monitor.again(), Some(Duration::from_secs(130)));
-    node.look(129, &[]);
+    node.read(129, &[]);
     assert_eq!(node.fit(), [false, true, true]);
-    node.look(130, &[]);
+    node.read(130, &[]);
     assert_eq!(node.fit(), [false; 3]);
     assert_eq!(
         node.reason(&whole(2)),
@@ -21,8 +21,8 @@ fn stalled_driver_keeps_health_for_two_minutes() {
     );
     assert_eq!(node.monitor.again(), None);
     node.inventory.nvml = ready();
-    node.look(500, &[]);
-    node.look(510, &[]);
+    node.read(500, &[]);
+    node.read(510, &[]);
     assert_eq!(node.fit(), [false, true, true]);
 }
 
@@ -31,11 +31,11 @@ fn short_driver_stall_keeps_health() {
     let mut node = Node::new();
     for round in 0..10 {
         node.inventory.nvml = stalled();
-        node.look(round * 200 + 10, &[]);
-        node.look(round * 200 + 110, &[]);
+        node.read(round * 200 + 10, &[]);
+        node.read(round * 200 + 110, &[]);
         assert_eq!(node.fit(), [true; 3]);
         node.inventory.nvml = ready();
-        node.look(round * 200 + 150, &[]);
+        node.read(round * 200 + 150, &[]);
         assert_eq!(node.fit(), [true; 3]);
     }
 }
@@ -43,10 +43,10 @@ fn short_driver_stall_keeps_health() {
 #[test]
 fn faults_persist_while_driver_is_silent() {
     let mut node = Node::new();
-    node.look(10, &[xid(0, 94)]);
+    node.read(10, &[xid(0, 94)]);
     node.inventory.nvml = stalled();
-    node.look(11, &[]);
-    node.look(100, &[]);
+    node.read(11, &[]);
+    node.read(100, &[]);
     assert_eq!(node.fit(), [false, true, true]);
 }
 
@@ -54,10 +54,10 @@ fn faults_persist_while_driver_is_silent() {
 fn missing_driver_makes_all_units_unhealthy_until_settled() {
     let mut node = Node::new();
     node.inventory.nvml = lost();
-    node.look(10, &[]);
+    node.read(10, &[]);
     assert_eq!(node.fit(), [false; 3]);
     node.inventory.nvml = ready();
-    node.look(100, &[]);
+    node.read(100, &[]);
     assert_eq!(node.settle(), Duration::from_secs(110));
     assert_eq!(node.fit(), [true; 3]);
 }
@@ -68,7 +68,7 @@ fn recurring_fault_backs_off_up_to_an_hour() {
     let mut now = 10;
     let mut waits = Vec::new();
     for _ in 0..9 {
-        node.look(now, &[xid(0, 94)]);
+        node.read(now, &[xid(0, 94)]);
         let over = node.settle().as_secs();
         assert!(node.is_fit(&whole(0)));
         waits.push(over - now);
@@ -76,8 +76,8 @@ fn recurring_fault_backs_off_up_to_an_hour() {
     }
     assert_eq!(waits, [60, 120, 240, 480, 960, 1920, 3600, 3600, 3600]);
     now += 2 * HOUR;
-    node.look(now, &[xid(0, 94)]);
-    assert_eq!(node.settle().as_secs() - now, 60, "that is forgotten");
+    node.read(now, &[xid(0, 94)]);
+    assert_eq!(node.settle().as_secs() - now, 60, "the earlier faults still count");
 }
 
 #[test]
@@ -86,7 +86,7 @@ fn xid_storm_is_one_fault() {
     let storm: Vec<Xid> = (0..10_000_u32)
         .map(|number| confined(0, number.into(), number, Some(number % 7)))
         .collect();
-    node.look(10, &storm);
+    node.read(10, &storm);
     let fault_count =
         |node: &Node| node.monitor.devices.values().map(DeviceHealth::len).sum::<usize>();
     assert!(fault_count(&node) <= 80, "{}", fault_count(&node));
@@ -99,20 +99,20 @@ fn xid_storm_is_one_fault() {
 fn ignored_xid_keeps_device_healthy() {
     let mut node = Node::new();
     node.monitor = HealthMonitor::new(XidTable::default().ignoring("95".parse().unwrap()));
-    node.look(1, &[xid(0, 95)]);
+    node.read(1, &[xid(0, 95)]);
     assert_eq!(node.fit(), [true; 3]);
-    node.look(2, &[xid(0, 48)]);
+    node.read(2, &[xid(0, 48)]);
     assert_eq!(node.fit(), [false, true, true]);
 }
 
 #[test]
 fn faults_end_only_with_a_new_inventory() {
     let mut node = Node::new();
-    node.look(1, &[xid(0, 94)]);
+    node.read(1, &[xid(0, 94)]);
     // Long after its deadline, but without a reading.
     node.monitor.record_errors(Duration::from_secs(HOUR), &[xid(1, 94)]);
     assert_eq!(node.fit(), [false, false, true]);
-    node.look(HOUR + 1, &[]);
+    node.read(HOUR + 1, &[]);
     assert_eq!(node.fit(), [true, false, true]);
 }
 
@@ -123,6 +123,6 @@ fn units_are_unhealthy_before_first_inventory() {
     node.recovery(1, RecoveryAction::ResetGpu);
     node.monitor = HealthMonitor::default();
     assert_eq!(node.fit(), [false; 3]);
-    node.look(0, &[]);
+    node.read(0, &[]);
     assert_eq!(node.fit(), [false, false, true]);
 }

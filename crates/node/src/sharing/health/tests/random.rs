@@ -82,7 +82,7 @@ impl Node {
                 }
             }
         }
-        self.look(now, &xids);
+        self.read(now, &xids);
     }
 
     fn healths(&self, number: u8) -> Vec<Health> {
@@ -100,7 +100,7 @@ proptest! {
             now += pause;
             all.take(now, step);
             match step {
-                Step::To(0, _) => without.look(now, &[]),
+                Step::To(0, _) => without.read(now, &[]),
                 Step::To(..) | Step::Nvml(_) => without.take(now, step),
             }
             for number in [1, 2] {
@@ -120,7 +120,7 @@ proptest! {
         }
         let healed = Node::new().inventory;
         node.inventory = healed;
-        node.look(now, &[]);
+        node.read(now, &[]);
         let over = node.settle();
         prop_assert!(over <= Duration::from_secs(now + HOUR), "{:?}", over);
         for number in 0..3 {

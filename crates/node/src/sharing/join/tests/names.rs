@@ -14,9 +14,9 @@ fn uid_with_single_possible_pod_is_assigned() {
         ..whole(50, &[process(3, 50)])
     };
     let pods = [
-        given("a", "main", &replica(0)),
-        given("b", "main", &replica(1)),
-        given("a", "main", other),
+        allocation("a", "main", &replica(0)),
+        allocation("b", "main", &replica(1)),
+        allocation("a", "main", other),
     ];
     let attribution = seen(&[(1, of("x")), (2, of("y")), (3, of("x"))]);
     let usage = join(&UsageInput {
@@ -43,9 +43,9 @@ fn uids_are_assigned_by_elimination_in_any_order() {
         for (number, gpu) in gpus.iter().enumerate() {
             let name = ["a", "b", "c", "d", "e", "f"][number];
             let next = ["b", "c", "d", "e", "f", "a"][number];
-            pods.push(given(name, "main", &format!("{gpu}::0")));
+            pods.push(allocation(name, "main", &format!("{gpu}::0")));
             if number < 5 {
-                pods.push(given(next, "main", &format!("{gpu}::1")));
+                pods.push(allocation(next, "main", &format!("{gpu}::1")));
             }
             let pid = u32::try_from(number).unwrap();
             origins.push((pid, of(uids[number])));
@@ -76,11 +76,12 @@ fn uids_are_assigned_by_elimination_in_any_order() {
 #[test]
 fn ambiguous_uids_are_reported_in_bounded_lines() {
     let processes: Vec<Process> = (0..1000).map(|pid| process(pid, 1)).collect();
-    let pods: Vec<Allocation> =
-        (0..1000).map(|number| given(&format!("pod-{number}"), "main", &replica(number))).collect();
+    let pods: Vec<Allocation> = (0..1000)
+        .map(|number| allocation(&format!("pod-{number}"), "main", &replica(number)))
+        .collect();
     let origins: Vec<(u32, ProcessOrigin)> =
         (0..1000).map(|pid| (pid, of(&format!("uid-{pid:04}")))).collect();
-    let usage = look(&whole(1000, &processes), &pods, &seen(&origins));
+    let usage = join_one(&whole(1000, &processes), &pods, &seen(&origins));
     assert_eq!(
         usage.missing.first().map(String::as_str),
         Some(
@@ -99,8 +100,8 @@ fn ambiguous_uids_are_reported_in_bounded_lines() {
 #[test]
 fn ambiguous_pods_have_unknown_usage() {
     let reading = whole(300, &[process(1, 100), process(2, 200)]);
-    let pods = [given("a", "main", &replica(0)), given("b", "main", &replica(1))];
-    let usage = look(&reading, &pods, &seen(&[(1, of("x")), (2, of("y"))]));
+    let pods = [allocation("a", "main", &replica(0)), allocation("b", "main", &replica(1))];
+    let usage = join_one(&reading, &pods, &seen(&[(1, of("x")), (2, of("y"))]));
     are(&usage, 0, &[("y", 0, Some(200)), ("x", 0, Some(100)), ("a", 1, None), ("b", 1, None)]);
     assert_eq!(rest(&usage, 0), Some(0));
     assert_eq!(

@@ -15,7 +15,7 @@ fn utilization_is_sum_over_processes_capped_at_100_percent() {
         .to_vec();
     let pods = [known("a", &replica(0)), known("b", &replica(1))];
     let attribution = seen(&[(1, of("uid-a")), (2, of("uid-a")), (3, of("uid-b"))]);
-    let usage = look(&reading, &pods, &attribution);
+    let usage = join_one(&reading, &pods, &attribution);
     let shares: Vec<_> =
         usage.devices[0].units[0].tenants.iter().map(|tenant| tenant.utilization).collect();
     assert_eq!(shares, [Some(Percent(100)), None]);
@@ -27,7 +27,7 @@ fn utilization_of_a_gpu_instance_is_that_of_its_only_tenant() {
     let mut reading = divided([10, 10], &processes);
     let pods = [known("a", PARTS[0]), known("b", PARTS[2])];
     let found = |reading: &Reading, attribution: &PodAttribution| {
-        let usage = look(reading, &pods, attribution);
+        let usage = join_one(reading, &pods, attribution);
         let units = usage.devices[0].units.iter().map(|unit| {
             let tenants: Vec<_> = unit.tenants.iter().map(|tenant| tenant.utilization).collect();
             (unit.utilization, tenants)
@@ -128,7 +128,7 @@ proptest! {
             let mut seen = BTreeSet::new();
             for tenant in &unit.tenants {
                 for pid in &tenant.processes {
-                    prop_assert!(seen.insert(*pid), "{pid} is two tenants'");
+                    prop_assert!(seen.insert(*pid), "{pid} belongs to two tenants");
                 }
                 for id in &tenant.ids {
                     prop_assert_eq!(id.uuid(), unit.uuid.as_str());

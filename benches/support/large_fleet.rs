@@ -1,4 +1,4 @@
-//! A fleet larger than the sockets of one machine: what reading it costs, through the routers that are served.
+//! Response times through the HTTP routers with 100,000 nodes in memory, because one machine has too few sockets for as many agents.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -29,12 +29,12 @@ use tokio::runtime::Builder;
 use tokio::sync::watch;
 use tower::ServiceExt;
 
-use crate::{fleet_of, swarm};
+use crate::{node_status, simulated_agents};
 
 const NODES: usize = 100_000;
 const ROUNDS: usize = 50;
 
-/// Prints the table. Every other node is of another type.
+/// Prints the table. The machines alternate between nodes.
 pub(crate) fn run(machines: [&Inventory; 2]) {
     let clock = Clock::start();
     let start = Instant::now();
@@ -44,43 +44,43 @@ pub(crate) fn run(machines: [&Inventory; 2]) {
     let router = router(FleetView::new(readers, clock));
     let runtime = Builder::new_current_thread().enable_all().build().unwrap();
     println!(
-        "{NODES} nodes in memory (made in {:.1} s), through the routers, without a socket; {ROUNDS} rounds.\n",
+        "{NODES} nodes in memory (created in {:.1} s), through the routers, no socket; {ROUNDS} rounds.\n",
         built.as_secs_f64()
     );
-    println!("| what | ms p50 / p99 | bytes |\n|---|---|---|");
-    for (what, path) in [
+    println!("| request | ms p50 / p99 | bytes |\n|---|---|---|");
+    for (name, path) in [
         ("filtered list, 50 rows", "/api/v1/nodes?type=nvidia-h100-80gb&state=ok&limit=50"),
-        ("list by memory, 500 rows", "/api/v1/nodes?sort=-memory"),
+        ("list sorted by memory, 500 rows", "/api/v1/nodes?sort=-memory"),
         ("label selector, 50 rows", "/api/v1/nodes?selector=octavo.dev/count%3D8&limit=50"),
         ("one node", "/api/v1/nodes/node-050000.bench"),
         ("types", "/api/v1/types"),
-        ("who uses what, 500 rows", "/api/v1/usage"),
-        ("who uses most, 500 rows", "/api/v1/usage?sort=memory"),
-        ("who is over their share", "/api/v1/usage?over=true&sort=memory"),
-        ("a pod that nobody has, one page", "/api/v1/usage?pod=nobody"),
+        ("usage, 500 rows", "/api/v1/usage"),
+        ("usage sorted by memory, 500 rows", "/api/v1/usage?sort=memory"),
+        ("pods above their fair share, 500 rows", "/api/v1/usage?over=true&sort=memory"),
+        ("search for a pod that does not exist", "/api/v1/usage?pod=missing"),
         ("overview", "/"),
-        ("Node FleetView", "/nodes"),
+        ("Node View, first page", "/nodes"),
         ("metrics", "/metrics"),
     ] {
-        let (times, bytes) = runtime.block_on(ask(&router, path));
+        let (times, bytes) = runtime.block_on(measure(&router, path));
         let at = |share: usize| {
             times[(times.len() * share / 100).min(times.len() - 1)].as_secs_f64() * 1e3
         };
-        println!("| {what} | {:.1} / {:.1} | {bytes} |", at(50), at(99));
+        println!("| {name} | {:.1} / {:.1} | {bytes} |", at(50), at(99));
     }
     println!();
 }
 
-async fn ask(router: &Router, path: &str) -> (Vec<Duration>, usize) {
+async fn measure(router: &Router, path: &str) -> (Vec<Duration>, usize) {
     let mut times = Vec::new();
     let mut bytes = 0;
     for _ in 0..ROUNDS {
         let start = Instant::now();
         let request =
             Request::builder().uri(path).header("host", "localhost").body(Body::empty()).unwrap();
-        let answer = router.clone().oneshot(request).await.unwrap();
-        assert!(answer.status().is_success(), "{path}: {}", answer.status());
-        bytes = answer.into_body().collect().await.unwrap().to_bytes().len();
+        let response = router.clone().oneshot(request).await.unwrap();
+        assert!(response.status().is_success(), "{path}: {}", response.status());
+        bytes = response.into_body().collect().await.unwrap().to_bytes().len();
         times.push(start.elapsed());
     }
     times.sort();
@@ -88,33 +88,33 @@ async fn ask(router: &Router, path: &str) -> (Vec<Duration>, usize) {
 }
 
 fn fleet(machines: [&Inventory; 2], clock: Clock) -> Fleet {
-    let kinds = machines.map(|machine| {
+    let statuses = machines.map(|machine| {
         let labels = Arc::new(compile(machine, &Options::default(), None).labels);
-        (fleet_of::parts(machine), StatusSummary::new(machine, labels, None))
+        (node_status::parts(machine), StatusSummary::new(machine, labels, None))
     });
     let mut fleet = Fleet::default();
     for number in 0..NODES {
-        let (parts, digest) = &kinds[number % kinds.len()];
-        let used = used(number);
+        let (parts, summary) = &statuses[number % statuses.len()];
+        let usage = usage(number);
         let parts = parts
-            .apply(&Change { changed: vec![status::encode_usage(&used)], removed: Vec::new() });
-        let digest = digest.clone().with_usage(Some(&used));
+            .apply(&Change { changed: vec![status::encode_usage(&usage)], removed: Vec::new() });
+        let summary = summary.clone().with_usage(Some(&usage));
         let origin = ReportingAgent {
-            name: swarm::name(number).parse().unwrap(),
+            name: simulated_agents::name(number).parse().unwrap(),
             run: Run { epoch: 1, boot_id: String::new() },
             agent_version: "0.0.0".to_owned(),
         };
-        // Nothing is confirmed here while it runs, and nothing may become stale.
+        // No agent confirms the status, so the limit is longer than the measurement.
         let freshness = Freshness::new(clock.now(), Duration::from_hours(1));
-        let node = Node::new(origin, parts, digest, freshness);
+        let node = Node::new(origin, parts, summary, freshness);
         fleet.nodes.insert(Arc::new(node));
     }
     fleet
 }
 
-/// Eight GPUs, each shared by three pods; on one node of a hundred a pod exceeds its share.
-fn used(node: usize) -> Usage {
-    let more = u64::try_from(node % 977).unwrap() * 8;
+/// Returns the usage of eight GPUs, each shared by three pods. On every hundredth node, a pod on each GPU exceeds its fair share.
+fn usage(node: usize) -> Usage {
+    let extra = u64::try_from(node % 977).unwrap() * 8;
     let device = |number: u8| {
         let uuid = format!("GPU-5fd4087b-86f3-7a43-b711-47713{node:06}{number}");
         let tenant = |replica: u32| Tenant {
@@ -122,7 +122,7 @@ fn used(node: usize) -> Usage {
             pod: Some(format!("notebook-{node}-{number}-{replica}")),
             container: Some("notebook".to_owned()),
             ids: vec![ShareId::replica(&uuid, replica)],
-            memory: Some(Mebibytes::new(u64::from(replica + 1) * 7_000 + more)),
+            memory: Some(Mebibytes::new(u64::from(replica + 1) * 7_000 + extra)),
             processes: vec![4_000_000 + replica],
             is_over_share: node.is_multiple_of(100) && replica == 2,
             ..Tenant::default()
@@ -166,6 +166,6 @@ fn router(view: FleetView) -> Router {
         ready: watch::channel(true).1,
         max_streams: 1,
     });
-    let gate = Guard::open(Stats::default());
-    guarded(api.merge(pages::router(availability)), gate)
+    let guard = Guard::open(Stats::default());
+    guarded(api.merge(pages::router(availability)), guard)
 }

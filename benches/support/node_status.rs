@@ -1,9 +1,8 @@
-//! Statuses of simulated machines, certificates, and a fleet too large for the sockets of one machine.
+//! Statuses of simulated machines, and certificates.
 
 use std::fs;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::process::Command;
 use std::sync::Arc;
 
 use octavo_model::inventory::{Inventory, Process, ProcessKind};
@@ -13,10 +12,10 @@ use octavo_stream::status;
 use tempfile::TempDir;
 
 use crate::aggregator::Serving;
-use crate::simulated;
-use crate::swarm::Connect;
+use crate::inspect;
+use crate::simulated_agents::Connect;
 
-/// Eight boards, each with `instances` instances of one slice, read by the program that people use.
+/// Returns the inventory of a machine with eight boards and `instances` 1g.10gb instances on each.
 pub(crate) fn inventory(board: &str, instances: usize) -> Inventory {
     let mig = if instances == 0 {
         String::new()
@@ -28,24 +27,16 @@ pub(crate) fn inventory(board: &str, instances: usize) -> Inventory {
     let scenario = format!(
         "machine: bench\nmachine_type: DGX\ndriver: 570.133.20\ncuda: \"12.8\"\nlinks: nvswitch\ngpus:\n  - board: {board}\n    count: 8\n{mig}"
     );
-    let directory = simulated::directory("fleet", &scenario);
-    let output = Command::new(env!("CARGO_BIN_EXE_octavo"))
-        .args(["inspect", "-o", "json", "--nvml-library"])
-        .arg(directory.path().join(simulated::LIBRARY))
-        .arg("--sys-root")
-        .arg(directory.path().join("sys"))
-        .output()
-        .unwrap();
-    octavo_files::inventory::parse(&String::from_utf8(output.stdout).unwrap()).unwrap()
+    inspect::inventory(&scenario)
 }
 
-/// The status that an agent would send of them.
+/// Returns the status that an agent of this machine sends.
 pub(crate) fn parts(inventory: &Inventory) -> Parts {
     let labels = labels::compile(inventory, &Options::default(), None).labels;
     status::encode(inventory, &labels, None)
 }
 
-/// The same machine with another process on its first device each time: the pid, and the parts.
+/// Returns statuses that differ in the process on the first device, with the PID of that process.
 pub(crate) fn variants(inventory: &Inventory, count: u32) -> Vec<(u32, Parts)> {
     let variant = |pid| {
         let mut inventory = inventory.clone();
@@ -61,7 +52,7 @@ pub(crate) fn variants(inventory: &Inventory, count: u32) -> Vec<(u32, Parts)> {
     (100_000..).map(variant).take(usize::try_from(count).unwrap()).collect()
 }
 
-/// A certificate for localhost, and those who trust it.
+/// A certificate for localhost, and a client configuration that trusts it.
 pub(crate) struct Certificates {
     directory: TempDir,
     client: Arc<rustls::ClientConfig>,
@@ -91,7 +82,7 @@ impl Certificates {
         Serving::Tls(file("tls.crt"), file("tls.key"))
     }
 
-    /// How to reach an aggregator that serves like this.
+    /// Returns the configuration of agents for an aggregator with this transport security.
     pub(crate) fn connect(&self, serving: &Serving, address: SocketAddr) -> Connect {
         match serving {
             Serving::Plain => Connect::plain(address),
@@ -100,8 +91,8 @@ impl Certificates {
     }
 }
 
-/// The least that is a status: what a connection costs by itself.
-pub(crate) fn least(parts: &Parts) -> Parts {
+/// Returns the smallest valid status, to measure a connection by itself.
+pub(crate) fn minimal(parts: &Parts) -> Parts {
     let node = parts.iter().filter(|(key, _)| key.as_str() == "node");
     node.map(|(key, content)| (key.clone(), content.clone())).collect()
 }

@@ -1,4 +1,4 @@
-//! The directory of a simulated machine: its library, its scenario, its state and its /sys.
+//! The directory of a simulated machine: the library, the scenario, the state and `/sys`.
 
 use std::fs;
 use std::path::PathBuf;
@@ -7,10 +7,10 @@ use nvml_sim::location::Location;
 use nvml_sim::store::Store;
 use tempfile::TempDir;
 
-/// The library's name in the directory.
+/// File name of the library in the directory.
 pub(crate) const LIBRARY: &str = "libnvidia-ml.so.1";
 
-/// A machine as the scenario says.
+/// Creates the machine of a scenario. `name` is the prefix of the directory.
 pub(crate) fn directory(name: &str, scenario: &str) -> TempDir {
     let directory = tempfile::Builder::new().prefix(name).tempdir().unwrap();
     fs::copy(simulator(), directory.path().join(LIBRARY)).unwrap();
@@ -24,7 +24,7 @@ pub(crate) fn directory(name: &str, scenario: &str) -> TempDir {
     directory
 }
 
-/// Cargo leaves the library beside the benchmarks.
+/// Returns the path of the library, which Cargo builds into the directory of the benchmarks.
 fn simulator() -> PathBuf {
     std::env::current_exe().unwrap().with_file_name("libnvml_sim.so")
 }

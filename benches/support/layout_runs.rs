@@ -1,4 +1,4 @@
-//! A simulated machine that is re-partitioned: by our agent, and by NVIDIA's mig-parted in a mount namespace of its own.
+//! Layout changes of a simulated machine: by the agent, and by NVIDIA's mig-parted in its own mount namespace.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -11,15 +11,15 @@ use octavo_files::history::{self, Attempt};
 use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
 
-use crate::simulated;
+use crate::simulated_machine;
 
-/// Profiles, and how many of each.
+/// Profiles and their numbers of instances.
 pub(crate) type Mix = [(&'static str, u32)];
 
-/// The first argument of the benchmark where it is started to measure one program.
+/// First argument of the benchmark when it runs itself to measure one program.
 pub(crate) const MEASURED: &str = "--measured";
 
-/// A machine, and what our agent keeps of it.
+/// A simulated machine and the state directory of its agent.
 pub(crate) struct Node {
     directory: TempDir,
 }
@@ -31,19 +31,19 @@ pub(crate) enum Log {
     Off,
 }
 
-/// NVIDIA's mig-parted, as `tests/it/peer_mig_parted.rs` built it.
+/// NVIDIA's mig-parted, built by `tests/it/peer_mig_parted.rs`.
 pub(crate) struct Peer {
     program: PathBuf,
 }
 
-/// What a program took.
+/// Time and memory of one run of a program.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(crate) struct Cost {
     /// From exec to exit.
     pub(crate) wall_ms: f64,
-    /// User and system time of all its threads.
+    /// User and system time of all threads.
     pub(crate) cpu_ms: f64,
-    /// The most memory that was resident. Source: `getrusage`.
+    /// Peak of the resident memory. Source: `getrusage`.
     pub(crate) peak_mib: f64,
 }
 
@@ -58,14 +58,14 @@ pub(crate) struct Call {
     duration_ns: u64,
 }
 
-/// One run of a program, with the calls that it made in the order in which they began.
-pub(crate) struct Ran {
+/// One run of a program, with its NVML calls in order of their start.
+pub(crate) struct ProgramRun {
     pub(crate) cost: Cost,
     pub(crate) calls: Vec<Call>,
 }
 
 impl Node {
-    /// `count` boards that have `instances` each.
+    /// Creates a machine with `count` boards and `instances` on each.
     pub(crate) fn new(count: usize, instances: &Mix, latency: &str) -> Self {
         let instances: Vec<String> = instances
             .iter()
@@ -75,7 +75,7 @@ impl Node {
         let scenario = format!(
             "machine: bench\nlinks: nvswitch\nlatency: {latency}\ngpus:\n- board: A100_80GB\n  count: {count}\n  mig: enabled\n  instances: [{instances}]\n"
         );
-        let directory = simulated::directory("apply", &scenario);
+        let directory = simulated_machine::directory("apply", &scenario);
         let path = directory.path();
         fs::create_dir(path.join("proc")).unwrap();
         let devices = "Character devices:\n  1 mem\n\nBlock devices:\n  8 sd\n";
@@ -84,23 +84,23 @@ impl Node {
         Self { directory }
     }
 
-    /// The desired layout of every GPU, in both dialects.
-    pub(crate) fn want(&self, mix: &Mix) {
+    /// Writes the desired layout of every GPU, in both dialects.
+    pub(crate) fn set_layout(&self, mix: &Mix) {
         let counts: Vec<String> =
             mix.iter().map(|(name, count)| format!("{name}: {count}")).collect();
         let counts = counts.join(", ");
-        let ours = format!(
+        let octavo = format!(
             "apiVersion: octavo.dev/v1\nkind: Layouts\nlayouts:\n  wanted: [{{devices: all, mig: {{{counts}}}}}]\n"
         );
-        let theirs = format!(
+        let mig_parted = format!(
             "version: v1\nmig-configs:\n  wanted:\n  - devices: all\n    mig-enabled: true\n    mig-devices: {{{counts}}}\n"
         );
-        fs::write(self.file("layouts.yaml"), ours).unwrap();
-        fs::write(self.file("mig-parted.yaml"), theirs).unwrap();
+        fs::write(self.file("layouts.yaml"), octavo).unwrap();
+        fs::write(self.file("mig-parted.yaml"), mig_parted).unwrap();
     }
 
-    /// Our agent does it once.
-    pub(crate) fn ours(&self, log: Log) -> Ran {
+    /// Applies the layout with the agent.
+    pub(crate) fn run_agent(&self, log: Log) -> ProgramRun {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args([MEASURED, env!("CARGO_BIN_EXE_octavo-agent")]).args([
             "--oneshot",
@@ -111,7 +111,7 @@ impl Node {
         ]);
         for (flag, file) in [
             ("--layouts", "layouts.yaml"),
-            ("--nvml-library", simulated::LIBRARY),
+            ("--nvml-library", simulated_machine::LIBRARY),
             ("--sys-root", "sys"),
             ("--state-dir", "state"),
             ("--proc-root", "proc"),
@@ -123,9 +123,9 @@ impl Node {
         self.run(command, log)
     }
 
-    /// mig-parted does it once. It looks for GPUs in the real /proc and /sys, so it is given this machine's in a mount
-    /// namespace.
-    pub(crate) fn theirs(&self, peer: &Peer, log: Log) -> Ran {
+    /// Applies the layout with mig-parted. It reads `/proc` and `/sys`, so it runs in a mount namespace with those of the simulated
+    /// machine.
+    pub(crate) fn run_peer(&self, peer: &Peer, log: Log) -> ProgramRun {
         const SCRIPT: &str = "cd \"$1\" && shift && mount --rbind /proc peer/real && mount --rbind peer /proc \
                               && mount --bind sys/bus/pci /sys/bus/pci && exec \"$@\"";
         let mut command = Command::new("unshare");
@@ -140,7 +140,7 @@ impl Node {
         self.run(command, log)
     }
 
-    /// What the agent wrote of its last apply.
+    /// Returns the last entry of the history.
     pub(crate) fn last_attempt(&self) -> Attempt {
         let text = fs::read_to_string(self.file("state/history.jsonl")).unwrap();
         history::parse(&text).pop().unwrap()
@@ -150,9 +150,9 @@ impl Node {
         self.directory.path().join(name)
     }
 
-    fn run(&self, mut command: Command, log: Log) -> Ran {
+    fn run(&self, mut command: Command, log: Log) -> ProgramRun {
         let calls = self.file("calls.jsonl");
-        let _none_yet = fs::remove_file(&calls);
+        let _not_found = fs::remove_file(&calls);
         if log == Log::On {
             command.env("NVML_SIM_LOG", &calls);
         }
@@ -163,12 +163,12 @@ impl Node {
         let text = fs::read_to_string(&calls).unwrap_or_default();
         let mut calls: Vec<Call> =
             text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-        calls.sort_by_key(Call::began);
-        Ran { cost, calls }
+        calls.sort_by_key(Call::start);
+        ProgramRun { cost, calls }
     }
 }
 
-/// What mig-parted looks for before it asks NVML: the module in `/proc/modules`.
+/// Creates the `/proc/modules` in which mig-parted looks for the driver before it uses NVML.
 fn prepare_for_peer(directory: &Path) {
     fs::create_dir_all(directory.join("peer/real")).unwrap();
     fs::write(directory.join("peer/modules"), "nvidia 1 0 - Live 0x0000000000000000\n").unwrap();
@@ -176,7 +176,7 @@ fn prepare_for_peer(directory: &Path) {
 }
 
 impl Peer {
-    /// The one in the cache, if it was built and can be run here.
+    /// Returns the program in the cache, if it was built and this user can mount.
     pub(crate) fn find() -> Option<Self> {
         let cache = std::env::var_os("XDG_CACHE_HOME").map_or_else(
             || PathBuf::from(std::env::var_os("HOME").unwrap()).join(".cache"),
@@ -189,15 +189,15 @@ impl Peer {
     }
 }
 
-/// Runs the program in the arguments and says what it took; for a process of its own, whose memory is small, as what a
-/// process had before exec counts to its peak.
-pub(crate) fn measured(mut arguments: impl Iterator<Item = String>) {
-    let of = |usage: &Usage| {
+/// Runs the program in the arguments and prints its cost. It must run in a separate small process, because the memory of a process
+/// before exec counts toward its peak.
+pub(crate) fn run_measured(mut arguments: impl Iterator<Item = String>) {
+    let cpu_time = |usage: &Usage| {
         let times = [usage.user_time(), usage.system_time()];
-        let nanos = times.map(|time| time.tv_sec() * 1_000_000 + time.tv_usec());
-        Duration::from_micros(u64::try_from(nanos.iter().sum::<i64>()).unwrap())
+        let micros = times.map(|time| time.tv_sec() * 1_000_000 + time.tv_usec());
+        Duration::from_micros(u64::try_from(micros.iter().sum::<i64>()).unwrap())
     };
-    let before = of(&getrusage(UsageWho::RUSAGE_CHILDREN).unwrap());
+    let before = cpu_time(&getrusage(UsageWho::RUSAGE_CHILDREN).unwrap());
     let start = Instant::now();
     let status = Command::new(arguments.next().unwrap())
         .args(arguments)
@@ -209,14 +209,14 @@ pub(crate) fn measured(mut arguments: impl Iterator<Item = String>) {
     let usage = getrusage(UsageWho::RUSAGE_CHILDREN).unwrap();
     let cost = Cost {
         wall_ms: millis(wall),
-        cpu_ms: millis(of(&usage).checked_sub(before).unwrap()),
+        cpu_ms: millis(cpu_time(&usage).checked_sub(before).unwrap()),
         peak_mib: f64::from(u32::try_from(usage.max_rss()).unwrap()) / 1024.0,
     };
     println!("{}", serde_json::to_string(&cost).unwrap());
 }
 
-/// What a program costs that does nothing: the floor of everything that is measured so.
-pub(crate) fn floor() -> Cost {
+/// Measures a program that does nothing.
+pub(crate) fn minimum_cost() -> Cost {
     let output =
         Command::new(std::env::current_exe().unwrap()).args([MEASURED, "true"]).output().unwrap();
     serde_json::from_slice(&output.stdout).unwrap()
@@ -227,7 +227,7 @@ pub(crate) fn millis(span: Duration) -> f64 {
 }
 
 impl Call {
-    /// Whether it changes the hardware, or tries to.
+    /// Returns `true` if the call changes the hardware, even if it fails.
     pub(crate) fn changes(&self) -> bool {
         const CHANGES: [&str; 5] = [
             "nvmlDeviceSet",
@@ -236,50 +236,50 @@ impl Call {
             "nvmlGpuInstanceDestroy",
             "nvmlComputeInstanceDestroy",
         ];
-        CHANGES.iter().any(|begin| self.function.starts_with(begin))
+        CHANGES.iter().any(|prefix| self.function.starts_with(prefix))
     }
 
-    /// Whether it waits for events, which a thread of its own does all the time.
+    /// Returns `true` if the call waits for events. A separate thread makes these calls all the time.
     pub(crate) fn waits(&self) -> bool {
         self.function.starts_with("nvmlEventSetWait")
     }
 
-    /// When it began, since 1970.
-    pub(crate) fn began(&self) -> Duration {
+    /// Returns the start of the call since the Unix epoch.
+    pub(crate) fn start(&self) -> Duration {
         Duration::from_nanos(self.start_ns)
     }
 
-    pub(crate) fn took(&self) -> Duration {
+    pub(crate) fn duration(&self) -> Duration {
         Duration::from_nanos(self.duration_ns)
     }
 }
 
-/// Time inside these calls, in milliseconds.
-pub(crate) fn inside<'a>(calls: impl IntoIterator<Item = &'a Call>) -> f64 {
-    millis(calls.into_iter().map(Call::took).sum())
+/// Returns the total time inside these calls.
+pub(crate) fn duration_ms<'a>(calls: impl IntoIterator<Item = &'a Call>) -> f64 {
+    millis(calls.into_iter().map(Call::duration).sum())
 }
 
-/// The most time that one of the threads which change devices spent inside calls from `from` on.
-pub(crate) fn critical(calls: &[Call]) -> f64 {
-    let changing = changing(calls);
+/// Returns the longest time that one of the threads that change devices spent inside calls.
+pub(crate) fn longest_driver_ms(calls: &[Call]) -> f64 {
+    let changing = changing_threads(calls);
     let mut sums: BTreeMap<u32, Duration> = BTreeMap::new();
     for call in calls.iter().filter(|call| changing.contains(&call.tid)) {
-        *sums.entry(call.tid).or_default() += call.took();
+        *sums.entry(call.tid).or_default() += call.duration();
     }
     millis(sums.into_values().max().unwrap_or_default())
 }
 
-/// The threads that change something.
-pub(crate) fn changing(calls: &[Call]) -> BTreeSet<u32> {
+/// Returns the ids of the threads that change the hardware.
+pub(crate) fn changing_threads(calls: &[Call]) -> BTreeSet<u32> {
     let changes = calls.iter().filter(|call| call.changes());
     changes.map(|call| call.tid).collect()
 }
 
-/// GPU instances destroyed and created.
-pub(crate) fn counts(calls: &[Call]) -> (usize, usize) {
-    let of = |begin: &str| {
-        let all = calls.iter().filter(|call| call.result == "SUCCESS");
-        all.filter(|call| call.function.starts_with(begin)).count()
+/// Returns the numbers of GPU instances that were destroyed and created.
+pub(crate) fn instance_counts(calls: &[Call]) -> (usize, usize) {
+    let count = |function: &str| {
+        let successful = calls.iter().filter(|call| call.result == "SUCCESS");
+        successful.filter(|call| call.function.starts_with(function)).count()
     };
-    (of("nvmlGpuInstanceDestroy"), of("nvmlDeviceCreateGpuInstance"))
+    (count("nvmlGpuInstanceDestroy"), count("nvmlDeviceCreateGpuInstance"))
 }

@@ -1,7 +1,7 @@
-//! Many agents in one process: real connections and the real protocol, with made-up nodes.
+//! Many agents in one process, with real connections, the agent's protocol code and simulated nodes.
 //!
-//! Each agent is a task with a connection of its own. It greets, tells its status, says what it is ordered to, sends
-//! heartbeats, and comes back with the agent's own back-off when the aggregator goes.
+//! Each agent is a task with its own connection. It sends its status, changes and heartbeats. If the connection ends, it reconnects
+//! with the agent's backoff.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,7 +10,7 @@ use std::time::Duration;
 use hyper_util::rt::TokioIo;
 use octavo_stream::messages::{encode_from_agent, parse_to_agent};
 use octavo_stream::proto::v1::fleet_client::FleetClient;
-use octavo_stream::protocol::{Backoff, Identity, Parts, Run, Sender};
+use octavo_stream::protocol::{AggregatorMessage, Backoff, Identity, Parts, Run, Sender};
 use tokio::net::TcpStream;
 use tokio::sync::{mpsc, watch};
 use tokio_stream::wrappers::ReceiverStream;
@@ -18,33 +18,33 @@ use tonic::transport::{Channel, Endpoint, Uri};
 
 const HEARTBEAT: Duration = Duration::from_secs(10);
 
-/// How the aggregator is reached.
+/// Address and TLS configuration of the aggregator.
 #[derive(Clone)]
 pub(crate) struct Connect {
     pub(crate) address: std::net::SocketAddr,
     pub(crate) tls: Option<Arc<rustls::ClientConfig>>,
 }
 
-/// What all agents of a swarm count together.
+/// Counters of all agents together.
 #[derive(Default)]
-pub(crate) struct Tally {
+pub(crate) struct Counters {
     /// Statuses that the aggregator acknowledged.
     pub(crate) acknowledged: AtomicUsize,
     /// Agents whose latest status the aggregator has.
     pub(crate) in_sync: AtomicUsize,
 }
 
-/// The agents; they end when this is dropped.
-pub(crate) struct Swarm {
-    pub(crate) tally: Arc<Tally>,
+/// The agents; aborted when dropped.
+pub(crate) struct SimulatedAgents {
+    pub(crate) counters: Arc<Counters>,
     latest: Vec<watch::Sender<Parts>>,
     tasks: Vec<tokio::task::JoinHandle<()>>,
 }
 
-impl Swarm {
-    /// Starts `count` agents that all have `parts`. Not all at one instant: as many connect at once as a listener queues.
+impl SimulatedAgents {
+    /// Starts `count` agents with the status `parts`.
     pub(crate) fn start(count: usize, connect: &Connect, parts: &Parts) -> Self {
-        let tally = Arc::new(Tally::default());
+        let counters = Arc::new(Counters::default());
         let mut latest = Vec::with_capacity(count);
         let mut tasks = Vec::with_capacity(count);
         for number in 0..count {
@@ -53,7 +53,7 @@ impl Swarm {
             let agent = Agent {
                 connect: connect.clone(),
                 latest: receiver,
-                tally: Arc::clone(&tally),
+                counters: Arc::clone(&counters),
                 sender: Sender::new(
                     Identity {
                         node: name(number).parse().unwrap(),
@@ -61,36 +61,34 @@ impl Swarm {
                     },
                     Run { epoch: 1, boot_id: "3f0a7c0e-0000-4000-8000-000000000000".to_owned() },
                 ),
-                counted: false,
+                is_counted: false,
                 number: u64::try_from(number).unwrap(),
             };
-            tasks.push(tokio::spawn(agent.live()));
+            tasks.push(tokio::spawn(agent.run()));
         }
-        Self { tally, latest, tasks }
+        Self { counters, latest, tasks }
     }
 
-    /// One agent has another status from now on.
-    pub(crate) fn say(&self, number: usize, parts: Parts) {
+    /// Changes the status of one agent.
+    pub(crate) fn report(&self, number: usize, parts: Parts) {
         self.latest[number].send_replace(parts);
     }
 
-    /// Waits until the aggregator has the latest status of all.
-    pub(crate) fn in_sync(&self) {
-        while self.tally.in_sync.load(Ordering::Relaxed) < self.latest.len() {
+    /// Waits until the aggregator has acknowledged the latest status of all agents.
+    pub(crate) fn wait_until_in_sync(&self) {
+        while self.counters.in_sync.load(Ordering::Relaxed) < self.latest.len() {
             std::thread::sleep(Duration::from_millis(5));
         }
     }
-}
 
-impl Swarm {
-    /// How many agents.
+    /// Returns the number of agents.
     pub(crate) fn len(&self) -> usize {
         self.latest.len()
     }
 
-    /// Waits until every agent has noticed that its aggregator is gone.
-    pub(crate) fn none_in_sync(&self) {
-        while self.tally.in_sync.load(Ordering::Relaxed) > 0 {
+    /// Waits until every agent has detected the end of its connection.
+    pub(crate) fn wait_until_disconnected(&self) {
+        while self.counters.in_sync.load(Ordering::Relaxed) > 0 {
             std::thread::sleep(Duration::from_millis(5));
         }
     }
@@ -103,13 +101,13 @@ impl Connect {
     }
 }
 
-impl Drop for Swarm {
+impl Drop for SimulatedAgents {
     fn drop(&mut self) {
         self.tasks.iter().for_each(tokio::task::JoinHandle::abort);
     }
 }
 
-/// The name of an agent's node.
+/// Returns the name of an agent's node.
 pub(crate) fn name(number: usize) -> String {
     format!("node-{number:06}.bench")
 }
@@ -117,17 +115,17 @@ pub(crate) fn name(number: usize) -> String {
 struct Agent {
     connect: Connect,
     latest: watch::Receiver<Parts>,
-    tally: Arc<Tally>,
+    counters: Arc<Counters>,
     sender: Sender,
-    counted: bool,
+    is_counted: bool,
     number: u64,
 }
 
 impl Agent {
-    async fn live(mut self) {
+    async fn run(mut self) {
         let mut backoff = Backoff::default();
-        // As good as chance: spread over all numbers, and another one for each agent and each attempt.
-        let mut chance = self.number;
+        // Pseudorandom: different for each agent and each attempt.
+        let mut random = self.number;
         let first = self.latest.borrow_and_update().clone();
         let _not_connected = self.sender.set_status(first);
         loop {
@@ -136,29 +134,29 @@ impl Agent {
             }
             self.sender.disconnected();
             self.count();
-            chance = chance.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-            tokio::time::sleep(backoff.next_delay(chance)).await;
+            random = random.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            tokio::time::sleep(backoff.next_delay(random)).await;
         }
     }
 
-    /// One connection, until it ends; `None` where it never came to be.
+    /// Runs one connection until it ends.
     async fn session(&mut self) -> Option<()> {
-        let (to, outbox) = mpsc::channel(2);
+        let (sender, outbox) = mpsc::channel(2);
         let mut client = FleetClient::new(self.channel().await.ok()?);
         let hello = self.sender.connected();
-        to.send(encode_from_agent(&hello)).await.ok()?;
-        let mut answers = client.report(ReceiverStream::new(outbox)).await.ok()?.into_inner();
-        let mut beat = tokio::time::interval(HEARTBEAT);
+        sender.send(encode_from_agent(&hello)).await.ok()?;
+        let mut messages = client.report(ReceiverStream::new(outbox)).await.ok()?.into_inner();
+        let mut heartbeat = tokio::time::interval(HEARTBEAT);
         loop {
             let next = tokio::select! {
-                answer = answers.message() => {
-                    let answer = parse_to_agent(answer.ok()??).ok()?;
-                    if matches!(answer, octavo_stream::protocol::AggregatorMessage::Ack { .. }) {
-                        self.tally.acknowledged.fetch_add(1, Ordering::Relaxed);
+                message = messages.message() => {
+                    let message = parse_to_agent(message.ok()??).ok()?;
+                    if matches!(message, AggregatorMessage::Ack { .. }) {
+                        self.counters.acknowledged.fetch_add(1, Ordering::Relaxed);
                     }
-                    self.sender.handle_message(&answer)
+                    self.sender.handle_message(&message)
                 }
-                _ = beat.tick() => self.sender.heartbeat(),
+                _ = heartbeat.tick() => self.sender.heartbeat(),
                 changed = self.latest.changed() => {
                     changed.ok()?;
                     let parts = self.latest.borrow_and_update().clone();
@@ -167,20 +165,20 @@ impl Agent {
             };
             self.count();
             if let Some(next) = next {
-                to.send(encode_from_agent(&next)).await.ok()?;
+                sender.send(encode_from_agent(&next)).await.ok()?;
             }
         }
     }
 
-    /// Keeps the number of agents in sync.
+    /// Updates the number of agents in sync.
     fn count(&mut self) {
-        let now = self.sender.is_in_sync();
-        match (self.counted, now) {
-            (false, true) => drop(self.tally.in_sync.fetch_add(1, Ordering::Relaxed)),
-            (true, false) => drop(self.tally.in_sync.fetch_sub(1, Ordering::Relaxed)),
+        let is_in_sync = self.sender.is_in_sync();
+        match (self.is_counted, is_in_sync) {
+            (false, true) => drop(self.counters.in_sync.fetch_add(1, Ordering::Relaxed)),
+            (true, false) => drop(self.counters.in_sync.fetch_sub(1, Ordering::Relaxed)),
             (true, true) | (false, false) => {}
         }
-        self.counted = now;
+        self.is_counted = is_in_sync;
     }
 
     async fn channel(&self) -> Result<Channel, tonic::transport::Error> {

@@ -1,9 +1,8 @@
-//! An API server with nothing beside it but etcd, who the agents are to it, and a watch that sees what they write.
+//! A Kubernetes API server with etcd, the service account of the agents, and a watch that observes the labels of a Node.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::pin::pin;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::Node;
@@ -17,23 +16,25 @@ use tokio::task::JoinHandle;
 use tokio_stream::StreamExt;
 
 use crate::cluster::{Api, TokenKubeconfig};
+use crate::process;
 
-/// What no agent writes.
+/// Label that no agent writes.
 pub(crate) const BASELINE: &str = "example.com/baseline";
-/// Who the agents are; in requests with a prefix.
+/// Service account of the agents. The user name in the audit log ends with it.
 const ACCOUNT: &str = "octavo-agent";
-/// A Node that never comes to be as it is waited for.
+/// Maximum time for a change of a Node.
 const TIME_LIMIT: Duration = Duration::from_mins(2);
 
-/// The server, and the way in that agents have.
-pub(crate) struct Bed {
+/// An API server and its clients.
+pub(crate) struct TestCluster {
     pub(crate) api: Api,
+    /// Kubeconfig of the agents.
     pub(crate) agents: TokenKubeconfig,
-    /// An administrator's.
+    /// Client with all permissions.
     pub(crate) client: Client,
 }
 
-/// What the server and its store have and have used.
+/// Resident memory of the API server and of etcd, and CPU time of the API server.
 #[derive(Clone, Copy)]
 pub(crate) struct Usage {
     pub(crate) mib: f64,
@@ -42,21 +43,21 @@ pub(crate) struct Usage {
     pub(crate) at: Instant,
 }
 
-/// Requests of agents by verb, and the last moment that was looked at.
+/// Numbers of requests by agents, by verb and error status.
 pub(crate) type Requests = BTreeMap<String, usize>;
 
-/// A watch on one Node.
+/// A watch on the labels of one Node.
 pub(crate) struct NodeObserver {
-    seen: mpsc::UnboundedReceiver<(Instant, Labels)>,
+    changes: mpsc::UnboundedReceiver<(Instant, Labels)>,
     pub(crate) labels: Labels,
     task: JoinHandle<()>,
 }
 
-/// Labels of a Node, without the one of the baseline.
+/// Labels of a Node.
 pub(crate) type Labels = BTreeMap<String, String>;
 
-impl Bed {
-    /// Agents are an ordinary service account, so that the server's priorities hold for them.
+impl TestCluster {
+    /// Starts the API server. The agents use an ordinary service account, so that API priority and fairness applies to them.
     pub(crate) fn start() -> Self {
         let api = Api::fresh();
         api.apply(&format!(
@@ -89,7 +90,7 @@ subjects: [{{kind: ServiceAccount, name: {ACCOUNT}, namespace: kube-system}}]
         kube::Api::all(self.client.clone())
     }
 
-    /// A Node as large as they are: kubelet names fifty images in it.
+    /// Creates a Node of realistic size, with fifty images.
     pub(crate) async fn create(&self, name: &str) {
         let images: Vec<Value> = (0..50)
             .map(|number| {
@@ -105,40 +106,39 @@ subjects: [{{kind: ServiceAccount, name: {ACCOUNT}, namespace: kube-system}}]
             }},
             "status": {
                 "capacity": {"cpu": "64", "memory": "512Gi", "pods": "500"},
-                "conditions": [{"type": "Ready", "status": "True", "reason": "Bench", "message": "there is no machine"}],
+                "conditions": [{"type": "Ready", "status": "True", "reason": "Bench", "message": "no machine"}],
                 "images": images,
             },
         });
         let node: Node = serde_json::from_value(node).unwrap();
-        let done = self.nodes().create(&PostParams::default(), &node).await;
-        done.unwrap();
+        self.nodes().create(&PostParams::default(), &node).await.unwrap();
     }
 
-    /// A label of a person's, by the same means that agents have.
+    /// Sets a label with server-side apply, like an agent.
     pub(crate) async fn label(&self, node: &str, manager: &str, key: &str, value: &str) {
         let body =
             json!({"apiVersion": "v1", "kind": "Node", "metadata": {"labels": {key: value}}});
         let params = PatchParams::apply(manager);
-        let done = self.nodes().patch(node, &params, &Patch::Apply(body)).await;
-        done.unwrap();
+        self.nodes().patch(node, &params, &Patch::Apply(body)).await.unwrap();
     }
 
     pub(crate) fn usage(&self) -> Usage {
-        let run = self.api.kubeconfig().parent().and_then(|pki| pki.parent());
-        let run = run.unwrap().join("run");
+        let directory = self.api.kubeconfig().parent().and_then(|pki| pki.parent());
+        let run = directory.unwrap().join("run");
         let pid = |program: &str| {
             let text = fs::read_to_string(run.join(format!("{program}.pid"))).unwrap();
-            text.trim().to_owned()
+            text.trim().parse::<u32>().unwrap()
         };
+        let server = pid("kube-apiserver");
         Usage {
-            mib: resident_mib(&pid("kube-apiserver")),
-            cpu_s: cpu_s(&pid("kube-apiserver")),
-            etcd_mib: resident_mib(&pid("etcd")),
+            mib: process::resident_mib(server),
+            cpu_s: process::cpu_time(server).as_secs_f64(),
+            etcd_mib: process::resident_mib(pid("etcd")),
             at: Instant::now(),
         }
     }
 
-    /// All requests of agents that were answered until now. A watch counts when it has ended.
+    /// Counts all completed requests of agents in the audit log. A watch counts when it ends.
     pub(crate) fn requests(&self) -> Requests {
         let mut requests = Requests::new();
         for event in self.api.audit() {
@@ -146,15 +146,15 @@ subjects: [{{kind: ServiceAccount, name: {ACCOUNT}, namespace: kube-system}}]
             if user.ends_with(ACCOUNT) {
                 let code = event["responseStatus"]["code"].as_u64().unwrap_or_default();
                 let verb = event["verb"].as_str().unwrap();
-                let what =
-                    if code < 400 { verb.to_owned() } else { format!("{verb} answered {code}") };
-                *requests.entry(what).or_default() += 1;
+                let kind =
+                    if code < 400 { verb.to_owned() } else { format!("{verb} with status {code}") };
+                *requests.entry(kind).or_default() += 1;
             }
         }
         requests
     }
 
-    /// Watches of Nodes that are open now, ours and any other.
+    /// Returns the number of open watches of Nodes, of all clients.
     pub(crate) fn watches(&self) -> f64 {
         let metrics = self.api.kubectl(&["get", "--raw", "/metrics"]);
         let lines = metrics.lines().filter(|line| {
@@ -165,8 +165,9 @@ subjects: [{{kind: ServiceAccount, name: {ACCOUNT}, namespace: kube-system}}]
         lines.map(|line| line.rsplit(' ').next().unwrap().parse::<f64>().unwrap()).sum()
     }
 
+    /// Watches a Node. The observer has its current labels.
     pub(crate) async fn observer(&self, node: &str) -> NodeObserver {
-        let (tell, seen) = mpsc::unbounded_channel();
+        let (sender, changes) = mpsc::unbounded_channel();
         let only = watcher::Config::default().fields(&format!("metadata.name={node}"));
         let nodes = self.nodes();
         let task = tokio::spawn(async move {
@@ -175,44 +176,44 @@ subjects: [{{kind: ServiceAccount, name: {ACCOUNT}, namespace: kube-system}}]
                 let at = Instant::now();
                 if let Ok(Event::Apply(node) | Event::InitApply(node)) = event {
                     let labels = node.metadata.labels.unwrap_or_default();
-                    let _no_listener = tell.send((at, labels));
+                    let _no_receiver = sender.send((at, labels));
                 }
             }
         });
-        let mut observer = NodeObserver { seen, labels: Labels::new(), task };
+        let mut observer = NodeObserver { changes, labels: Labels::new(), task };
         observer.until(|_| true).await;
         observer
     }
 }
 
 impl NodeObserver {
-    /// When the Node's labels came to be so, and how often the Node has changed until then.
-    pub(crate) async fn until(&mut self, wanted: impl Fn(&Labels) -> bool) -> (Instant, usize) {
+    /// Waits until the labels fulfill `condition`. Returns the time of that change and the number of changes up to it.
+    pub(crate) async fn until(&mut self, condition: impl Fn(&Labels) -> bool) -> (Instant, usize) {
         let mut count = 0;
         loop {
-            let next = tokio::time::timeout(TIME_LIMIT, self.seen.recv()).await;
+            let next = tokio::time::timeout(TIME_LIMIT, self.changes.recv()).await;
             let Ok(Some((at, labels))) = next else {
-                panic!("this never came to be; the labels are {:#?}", self.labels);
+                panic!("the expected labels are missing after {TIME_LIMIT:?}: {:#?}", self.labels);
             };
             self.labels = labels;
             count += 1;
-            if wanted(&self.labels) {
+            if condition(&self.labels) {
                 return (at, count);
             }
         }
     }
 
-    /// How often the Node changes within a time.
-    pub(crate) async fn quiet(&mut self, span: Duration) -> usize {
+    /// Counts the changes of the Node during `span`.
+    pub(crate) async fn count_changes(&mut self, span: Duration) -> usize {
         let mut count = 0;
-        let mut over = pin!(tokio::time::sleep(span));
+        let mut end = pin!(tokio::time::sleep(span));
         loop {
             tokio::select! {
-                Some((_, labels)) = self.seen.recv() => {
+                Some((_, labels)) = self.changes.recv() => {
                     self.labels = labels;
                     count += 1;
                 }
-                () = &mut over => return count,
+                () = &mut end => return count,
             }
         }
     }
@@ -224,50 +225,23 @@ impl Drop for NodeObserver {
     }
 }
 
-/// What was asked since.
-pub(crate) fn since(before: &Requests, now: &Requests) -> Requests {
+/// Returns the requests in `now` that are not in `before`.
+pub(crate) fn requests_since(before: &Requests, now: &Requests) -> Requests {
     let mut requests = now.clone();
-    for (what, count) in before {
-        *requests.entry(what.clone()).or_default() -= count;
+    for (kind, count) in before {
+        *requests.entry(kind.clone()).or_default() -= count;
     }
     requests.retain(|_, count| *count > 0);
     requests
 }
 
-pub(crate) fn words(requests: &Requests) -> String {
-    let words: Vec<String> =
-        requests.iter().map(|(what, count)| format!("{count} {what}")).collect();
-    if words.is_empty() { "none".to_owned() } else { words.join(", ") }
+pub(crate) fn request_list(requests: &Requests) -> String {
+    let list: Vec<String> =
+        requests.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
+    if list.is_empty() { "none".to_owned() } else { list.join(", ") }
 }
 
-fn resident_mib(pid: &str) -> f64 {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-    let line = status.lines().find(|line| line.starts_with("VmRSS:"));
-    let kibibytes = line.and_then(|line| line.split_whitespace().nth(1));
-    kibibytes.unwrap().parse::<f64>().unwrap() / 1024.0
-}
-
-/// User and system time, threads that have ended included. Source: `proc_pid_stat(5)`, fields 14 and 15.
-fn cpu_s(pid: &str) -> f64 {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
-    let fields = stat.rsplit(") ").next().unwrap();
-    let ticks = fields.split(' ').skip(11).take(2);
-    let ticks: f64 = ticks.map(|field| field.parse::<f64>().unwrap()).sum();
-    ticks / ticks_per_s()
-}
-
-fn ticks_per_s() -> f64 {
-    let output = Command::new("getconf").arg("CLK_TCK").output().unwrap();
-    let text = String::from_utf8(output.stdout).unwrap();
-    text.trim().parse().unwrap()
-}
-
-/// What this process has.
-pub(crate) fn own_mib() -> f64 {
-    resident_mib("self")
-}
-
-/// Sockets of this process.
+/// Returns the number of sockets of this process.
 pub(crate) fn own_sockets() -> f64 {
     let files = fs::read_dir("/proc/self/fd").unwrap();
     let targets = files.filter_map(|file| fs::read_link(file.unwrap().path()).ok());

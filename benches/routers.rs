@@ -1,14 +1,13 @@
-//! What people query from an aggregator that follows a cluster: profiles and availability, by a hundred clients at once while pods come
-//! and go.
+//! Requests of 100 clients for profiles and availability while pods change, without sockets: `cargo bench --bench routers`.
 //!
-//! The routers are those that are served, on the one thread that serves people, without a socket: a client asks again as soon as it
-//! has its answer and the others had their turn, and its time begins with its own. It prints a table in Markdown for
-//! `docs/performance.md`; it never fails on a figure.
+//! The requests go through the aggregator's HTTP routers on one thread, like in the aggregator. A client sends its next request after
+//! it has received a response and the other clients had a chance to run. The time of a request starts when the thread begins to
+//! process it. It prints a table in Markdown for `docs/performance.md` and never fails on a figure.
 #![expect(
     clippy::unwrap_used,
     clippy::indexing_slicing,
     clippy::print_stdout,
-    reason = "a benchmark is a script: it measures, prints, and stops at the first thing out of order"
+    reason = "a benchmark is a script: it measures, prints, and stops at the first error"
 )]
 
 use std::collections::BTreeMap;
@@ -30,7 +29,7 @@ use octavo_fleet::hardware_profile::{
     Count, HardwareProfile, Identifier, ProfileKey, ProfileKind, Scheduling,
 };
 use octavo_kube::cluster::WatchedCluster;
-use octavo_kube::hardware_profiles::{Presence, Profiles as Known};
+use octavo_kube::hardware_profiles::{Presence, Profiles as ObservedProfiles};
 use octavo_store::availability::Counter;
 use octavo_store::clock::Clock;
 use octavo_store::fleet::Fleet;
@@ -47,11 +46,11 @@ const NODES: usize = 1000;
 const PODS: usize = 20_000;
 const PROFILES: usize = 200;
 const CLIENTS: usize = 100;
-/// How long each question is asked.
+/// Duration of each measurement.
 const SPAN: Duration = Duration::from_secs(8);
-/// Interval between new states of the cluster, and the number of pods changed by each.
-const EVERY: Duration = Duration::from_millis(300);
-const CHANGED: usize = 30;
+/// Interval between new states of the cluster, and the number of pods that change each time.
+const INTERVAL: Duration = Duration::from_millis(300);
+const CHANGED_PODS: usize = 30;
 const TYPES: [&str; 6] = [
     "nvidia-h200-141gb",
     "nvidia-h100-80gb",
@@ -65,27 +64,27 @@ const GPU: &str = "nvidia.com/gpu";
 fn main() {
     let runtime = Builder::new_current_thread().enable_all().build().unwrap();
     println!(
-        "{NODES} nodes of {} types, {PODS} pods, {PROFILES} profiles; {CLIENTS} clients that ask again at once; {CHANGED} pods change every {EVERY:?}.\n",
+        "{NODES} nodes of {} types, {PODS} pods, {PROFILES} profiles; {CLIENTS} clients without pauses; {CHANGED_PODS} pods change every {INTERVAL:?}.\n",
         TYPES.len()
     );
-    println!("| what | ms p50 / p99 / most | answers a second | bytes |\n|---|---|---|---|");
-    for (what, path) in [
-        ("profiles to pick", "/api/hardware-profiles"),
-        ("profiles of one type, with all that is known", "/api/v1/profiles?type=nvidia-h200-141gb"),
+    println!("| request | ms p50 / p99 / maximum | responses/s | bytes |\n|---|---|---|---|");
+    for (name, path) in [
+        ("list of profiles", "/api/hardware-profiles"),
+        ("profiles of one type, with details", "/api/v1/profiles?type=nvidia-h200-141gb"),
         ("one profile", "/api/v1/profiles/team/profile-7"),
-        ("what is to be had", "/api/v1/availability"),
-        ("what is to be had of one type", "/api/v1/availability?type=nvidia-h200-141gb"),
+        ("availability", "/api/v1/availability"),
+        ("availability of one type", "/api/v1/availability?type=nvidia-h200-141gb"),
         ("types", "/api/v1/types"),
     ] {
-        runtime.block_on(measured(what, path));
+        runtime.block_on(measure(name, path));
     }
 }
 
-async fn measured(what: &str, path: &'static str) {
-    let (followed, router) = served();
-    let churning = tokio::spawn(churn(followed));
-    // The first answer is made of all there is.
-    ask(&router, path).await;
+async fn measure(name: &str, path: &'static str) {
+    let (cluster, router) = router();
+    let churn = tokio::spawn(churn(cluster));
+    // The first request calculates the response; it is not measured.
+    request(&router, path).await;
     let start = Instant::now();
     let clients: Vec<_> = (0..CLIENTS)
         .map(|_| {
@@ -94,10 +93,10 @@ async fn measured(what: &str, path: &'static str) {
                 let mut times = Vec::new();
                 let mut bytes = 0;
                 while start.elapsed() < SPAN {
-                    let begin = Instant::now();
-                    bytes = ask(&router, path).await;
-                    times.push(begin.elapsed());
-                    // The other tasks of the one thread need it too: clients, and the cluster watcher.
+                    let start = Instant::now();
+                    bytes = request(&router, path).await;
+                    times.push(start.elapsed());
+                    // Lets the other tasks of the thread run: clients, and the cluster watcher.
                     yield_now().await;
                 }
                 (times, bytes)
@@ -106,74 +105,77 @@ async fn measured(what: &str, path: &'static str) {
         .collect();
     let (mut times, mut bytes) = (Vec::new(), 0);
     for client in clients {
-        let (some, size) = client.await.unwrap();
-        times.extend(some);
+        let (client_times, size) = client.await.unwrap();
+        times.extend(client_times);
         bytes = size;
     }
-    churning.abort();
+    churn.abort();
     times.sort();
-    let at =
-        |share: usize| times[(times.len() * share / 100).min(times.len() - 1)].as_secs_f64() * 1e3;
+    let percentile = |percent: usize| {
+        times[(times.len() * percent / 100).min(times.len() - 1)].as_secs_f64() * 1e3
+    };
     let rate = times.len() / usize::try_from(SPAN.as_secs()).unwrap();
-    println!("| {what} | {:.1} / {:.1} / {:.1} | {rate} | {bytes} |", at(50), at(99), at(100));
+    let [p50, p99, maximum] = [50, 99, 100].map(percentile);
+    println!("| {name} | {p50:.1} / {p99:.1} / {maximum:.1} | {rate} | {bytes} |");
 }
 
-async fn ask(router: &Router, path: &str) -> usize {
+/// Sends a request and returns the size of the response body.
+async fn request(router: &Router, path: &str) -> usize {
     let request = Request::get(path).body(Body::empty()).unwrap();
-    let answer = tower::ServiceExt::oneshot(router.clone(), request).await.unwrap();
-    assert!(answer.status().is_success(), "{path}: {}", answer.status());
-    answer.into_body().collect().await.unwrap().to_bytes().len()
+    let response = tower::ServiceExt::oneshot(router.clone(), request).await.unwrap();
+    assert!(response.status().is_success(), "{path}: {}", response.status());
+    response.into_body().collect().await.unwrap().to_bytes().len()
 }
 
-fn served() -> (watch::Sender<Arc<WatchedCluster>>, Router) {
+fn router() -> (watch::Sender<Arc<WatchedCluster>>, Router) {
     let clock = Clock::start();
     let (_store, fleet) = watch::channel(Fleet::default());
-    let (say, followed) = watch::channel(Arc::new(WatchedCluster {
+    let (sender, cluster) = watch::channel(Arc::new(WatchedCluster {
         snapshot: Arc::new(ClusterSnapshot::new(
             (0..NODES).map(node),
-            (0..PODS).map(|one| pod(one, 0)),
+            (0..PODS).map(|number| pod(number, 0)),
         )),
         current_at: Some(Instant::now()),
         error: None,
         invalid_objects: 0,
     }));
-    let known = Known {
+    let observed = ObservedProfiles {
         all: (0..PROFILES)
             .map(profile)
-            .map(|one| ((one.kind, one.key.clone()), Arc::new(one)))
+            .map(|profile| ((profile.kind, profile.key.clone()), Arc::new(profile)))
             .collect(),
         kinds: BTreeMap::from([(ProfileKind::Hardware, Presence::Present)]),
-        ..Known::default()
+        ..ObservedProfiles::default()
     };
-    let known = watch::channel(Arc::new(known)).1;
-    let profiles = Profiles::new(Some(known), Some(followed.clone()), None);
+    let observed = watch::channel(Arc::new(observed)).1;
+    let profiles = Profiles::new(Some(observed), Some(cluster.clone()), None);
     let view = FleetView::new(fleet, clock).with_profiles(profiles);
     let mut registry = Registry::default();
     rest::metrics::register(&mut registry, view.clone());
     let router = rest::router(rest::ApiContext {
         view: view.clone(),
-        availability: Counter::new(view, Some(followed)),
+        availability: Counter::new(view, Some(cluster)),
         registry: Arc::new(registry),
         ready: watch::channel(true).1,
         max_streams: 1,
     });
-    let gate = Guard::open(Stats::default());
-    (say, guarded(router, gate))
+    let guard = Guard::open(Stats::default());
+    (sender, guarded(router, guard))
 }
 
-/// Pods change, and the cluster watcher reports them.
-async fn churn(say: watch::Sender<Arc<WatchedCluster>>) {
-    let mut every = tokio::time::interval(EVERY);
+/// Changes pods without end, like a cluster watcher.
+async fn churn(cluster: watch::Sender<Arc<WatchedCluster>>) {
+    let mut interval = tokio::time::interval(INTERVAL);
     let mut number = 0;
     loop {
-        every.tick().await;
-        let mut snapshot = ClusterSnapshot::clone(&say.borrow().snapshot);
-        for _ in 0..CHANGED {
+        interval.tick().await;
+        let mut snapshot = ClusterSnapshot::clone(&cluster.borrow().snapshot);
+        for _ in 0..CHANGED_PODS {
             number += 1;
             let pod = pod(number * 7919 % PODS, number);
             snapshot.pods.insert(Arc::new(pod.key.clone()), Arc::new(pod));
         }
-        say.send_replace(Arc::new(WatchedCluster {
+        cluster.send_replace(Arc::new(WatchedCluster {
             snapshot: Arc::new(snapshot),
             current_at: Some(Instant::now()),
             error: None,
@@ -184,12 +186,12 @@ async fn churn(say: watch::Sender<Arc<WatchedCluster>>) {
 
 fn node(number: usize) -> ClusterNode {
     let mut labels: BTreeMap<String, String> = (0..60)
-        .map(|one| {
-            (format!("feature.node.kubernetes.io/cpu-cpuid.FEATURE{one}"), "true".to_owned())
+        .map(|feature| {
+            (format!("feature.node.kubernetes.io/cpu-cpuid.FEATURE{feature}"), "true".to_owned())
         })
         .collect();
     labels.insert("octavo.dev/type".to_owned(), TYPES[number % TYPES.len()].to_owned());
-    let has = Amounts::default()
+    let amounts = Amounts::default()
         .with("cpu", 192_000)
         .with("memory", 2 << 40)
         .with(GPU, 8)
@@ -198,23 +200,23 @@ fn node(number: usize) -> ClusterNode {
         name: format!("node-{number}"),
         labels,
         readiness: Readiness::Ready,
-        capacity: has.clone(),
-        allocatable: has,
+        capacity: amounts.clone(),
+        allocatable: amounts,
         ..ClusterNode::default()
     }
 }
 
-/// Every fourth has a GPU, and every hundredth waits for one.
+/// Returns a pod. Every fourth has a GPU, and every hundredth is pending and requests one.
 fn pod(number: usize, version: usize) -> ClusterPod {
-    let waits = number.is_multiple_of(100);
-    let devices = u64::from(waits || number.is_multiple_of(4));
+    let is_pending = number.is_multiple_of(100);
+    let devices = u64::from(is_pending || number.is_multiple_of(4));
     let amounts = Amounts::default()
         .with("cpu", 2000 + u64::from(version.is_multiple_of(2)))
         .with(GPU, devices);
     ClusterPod {
         key: PodKey { namespace: format!("team-{}", number % 40), name: format!("job-{number}") },
-        node: (!waits).then(|| format!("node-{}", number / 4 % NODES)),
-        phase: if waits { Phase::Pending } else { Phase::Bound },
+        node: (!is_pending).then(|| format!("node-{}", number / 4 % NODES)),
+        phase: if is_pending { Phase::Pending } else { Phase::Bound },
         requirements: PodRequirements {
             amounts,
             tolerations: vec![Toleration::for_key(GPU)],
@@ -225,7 +227,7 @@ fn pod(number: usize, version: usize) -> ClusterPod {
 }
 
 fn profile(number: usize) -> HardwareProfile {
-    let kind = TYPES[number % TYPES.len()];
+    let type_name = TYPES[number % TYPES.len()];
     HardwareProfile {
         key: ProfileKey { namespace: "team".to_owned(), name: format!("profile-{number}") },
         display_name: Some(format!("Profile {number}")),
@@ -238,7 +240,7 @@ fn profile(number: usize) -> HardwareProfile {
             resource_type: None,
         }],
         scheduling: Scheduling::Node {
-            selector: BTreeMap::from([("octavo.dev/type".to_owned(), kind.to_owned())]),
+            selector: BTreeMap::from([("octavo.dev/type".to_owned(), type_name.to_owned())]),
             tolerations: vec![Toleration::for_key(GPU)],
         },
         ..HardwareProfile::default()

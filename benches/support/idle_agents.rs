@@ -1,28 +1,29 @@
-//! What it costs an agent to follow its Node while nothing happens: beside the same agent whose labels go to standard output.
+//! The cost of watching a Node while idle, compared with the same agent that writes its labels to standard output.
 
 use std::process::Child;
 use std::time::Duration;
 
 use tempfile::TempDir;
 
-use crate::bed::Bed;
-use crate::followed::agent;
-use crate::{process, simulated};
+use crate::test_cluster::TestCluster;
+use crate::watched_node::agent;
+use crate::{process, simulated_machine};
 
-/// Until an agent has said everything.
-const SETTLES: Duration = Duration::from_secs(5);
+/// Time after which an agent has written everything and is idle.
+const SETTLE_TIME: Duration = Duration::from_secs(5);
 
-struct Running(Child);
+/// An agent; killed when dropped.
+struct RunningAgent(Child);
 
-impl Drop for Running {
+impl Drop for RunningAgent {
     fn drop(&mut self) {
-        let _gone_already = self.0.kill();
-        let _gone_already = self.0.wait();
+        let _already_exited = self.0.kill();
+        let _already_exited = self.0.wait();
     }
 }
 
-/// Prints memory, one agent at a time, for they share pages; and idle time, all at once, for they do not share that.
-pub(crate) async fn run(bed: &Bed, span: Duration) {
+/// Prints memory, measured with one agent at a time because several would share pages, and CPU, measured with all agents in parallel.
+pub(crate) async fn run(cluster: &TestCluster, span: Duration) {
     let whole = "{board: H100_80GB_SXM, count: 8}";
     let split =
         "{board: A100_80GB, count: 8, mig: enabled, instances: [{profile: 1g.10gb, count: 7}]}";
@@ -31,9 +32,9 @@ pub(crate) async fn run(bed: &Bed, span: Duration) {
     for (name, gpus) in [("8 x H100", whole), ("8 x A100-80, 56 partitions", split)] {
         let scenario = format!("machine: bench\nlinks: nvswitch\nlatency: null\ngpus:\n- {gpus}\n");
         for sink in ["stdout", "node"] {
-            let directory = simulated::directory("rest", &scenario);
-            let agent = start(bed, &directory, sink, &["--interval", "200ms"]).await;
-            tokio::time::sleep(SETTLES).await;
+            let directory = simulated_machine::directory("idle", &scenario);
+            let agent = start(cluster, &directory, sink, &["--interval", "200ms"]).await;
+            tokio::time::sleep(SETTLE_TIME).await;
             let memory = process::memory(agent.0.id());
             drop(agent);
             rows.push((format!("{name}, --label-sink {sink}"), memory));
@@ -42,17 +43,17 @@ pub(crate) async fn run(bed: &Bed, span: Duration) {
     }
     let mut agents = Vec::new();
     for (directory, sink) in &idle {
-        agents.push(start(bed, directory, sink, &[]).await);
+        agents.push(start(cluster, directory, sink, &[]).await);
     }
-    tokio::time::sleep(SETTLES).await;
-    let costs = |agent: &Running| {
+    tokio::time::sleep(SETTLE_TIME).await;
+    let costs = |agent: &RunningAgent| {
         let pid = agent.0.id();
         (process::cpu_ms(pid), process::wakeups(pid))
     };
     let before: Vec<_> = agents.iter().map(costs).collect();
     tokio::time::sleep(span).await;
     println!(
-        "| at rest for {} s, default interval | PSS, MiB | of it anonymous | CPU, ms | millicores | wake-ups a second |\n|---|---|---|---|---|---|",
+        "| idle for {} s, default interval | PSS, MiB | anonymous | CPU, ms | millicores | wake-ups/s |\n|---|---|---|---|---|---|",
         span.as_secs()
     );
     for ((agent, before), (name, memory)) in agents.iter().zip(before).zip(rows) {
@@ -69,24 +70,28 @@ pub(crate) async fn run(bed: &Bed, span: Duration) {
     println!();
 }
 
-async fn start(bed: &Bed, directory: &TempDir, sink: &str, arguments: &[&str]) -> Running {
+async fn start(
+    cluster: &TestCluster,
+    directory: &TempDir,
+    sink: &str,
+    arguments: &[&str],
+) -> RunningAgent {
     let mut command = agent(directory);
     command.args(["--label-sink", sink]).args(arguments);
     if sink != "node" {
-        return Running(command.spawn().unwrap());
+        return RunningAgent(command.spawn().unwrap());
     }
     let name = directory.path().file_name().unwrap().to_string_lossy();
     let name = name.to_lowercase();
-    if bed.nodes().get_opt(&name).await.unwrap().is_none() {
-        bed.create(&name).await;
+    if cluster.nodes().get_opt(&name).await.unwrap().is_none() {
+        cluster.create(&name).await;
     }
     command.args(["--node-name", &name, "--kubeconfig"]);
-    command.arg(bed.agents.path());
-    let agent = Running(command.spawn().unwrap());
-    let mut observer = bed.observer(&name).await;
+    command.arg(cluster.agents.path());
+    let agent = RunningAgent(command.spawn().unwrap());
+    let mut observer = cluster.observer(&name).await;
     if !observer.labels.contains_key("octavo.dev/type") {
-        let shown = |labels: &crate::bed::Labels| labels.contains_key("octavo.dev/type");
-        observer.until(shown).await;
+        observer.until(|labels| labels.contains_key("octavo.dev/type")).await;
     }
     agent
 }

@@ -1,4 +1,4 @@
-//! A simulated machine with a kubelet, and who gives its devices out: our agent, or NVIDIA's device plugin.
+//! A simulated machine with a test kubelet and a device plugin: the agent, or NVIDIA's plugin.
 
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
@@ -17,43 +17,43 @@ use tempfile::TempDir;
 
 use crate::peer::Peer;
 use crate::sharing::kubelet::Kubelet;
-use crate::simulated;
+use crate::simulated_machine;
 
 const PEER: Peer = Peer {
     pinned: "device-plugin",
     package: "github.com/NVIDIA/k8s-device-plugin/cmd/nvidia-device-plugin",
     version: "v0.19.1",
 };
-/// What is shared, in our words: whole GPUs, not partitions.
+/// Time-slicing of whole GPUs as a layout.
 const LAYOUT: &str = "apiVersion: octavo.dev/v1\nkind: Layouts\nlayouts:\n  wanted: [{devices: all, timeSlicing: {replicas: 3}}]\n";
-/// And in NVIDIA's.
+/// The same as configuration of NVIDIA's plugin.
 const CONFIG: &str = "version: v1\nflags: {migStrategy: mixed}\nsharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: 3}]}}\n";
-/// Longer than anything takes on a loaded machine.
+/// Maximum time for a log line.
 const TIME_LIMIT: Duration = Duration::from_mins(1);
 
-/// A machine with a kubelet.
+/// A simulated machine with a test kubelet.
 pub(crate) struct Rig {
-    // Dropped before the directory that it has files in.
+    // Dropped before the directory, which contains its files.
     pub(crate) kubelet: Kubelet,
     machine: TempDir,
-    is_split: bool,
+    is_partitioned: bool,
 }
 
-/// Who gives devices out.
+/// Program that allocates devices.
 pub(crate) enum PluginKind<'a> {
-    /// Our agent with these arguments.
-    Ours(&'a [&'a str]),
-    /// NVIDIA's plugin, which is this program.
-    Theirs(&'a PathBuf),
+    /// The agent, with these arguments.
+    Octavo(&'a [&'a str]),
+    /// NVIDIA's plugin, with the path of its program.
+    Nvidia(&'a PathBuf),
 }
 
-/// A program; killed when dropped.
+/// A running program; killed when dropped.
 pub(crate) struct Program {
     child: Child,
     lines: Receiver<String>,
 }
 
-/// NVIDIA's device plugin, built once, where it can be run.
+/// Builds NVIDIA's device plugin, unless it is built already. Returns `None` if this user cannot mount.
 pub(crate) fn peer() -> Option<PathBuf> {
     let namespace = Command::new("unshare").args(["-m", "true"]).output();
     let is_allowed = namespace.is_ok_and(|output| output.status.success());
@@ -61,11 +61,11 @@ pub(crate) fn peer() -> Option<PathBuf> {
 }
 
 impl PluginKind<'_> {
-    /// Whether kubelet gets anything from it.
-    pub(crate) fn gives(&self) -> bool {
+    /// Returns `true` if the program registers with the kubelet.
+    pub(crate) fn is_device_plugin(&self) -> bool {
         match self {
-            Self::Ours(arguments) => arguments.contains(&"--sharing=embedded"),
-            Self::Theirs(_) => true,
+            Self::Octavo(arguments) => arguments.contains(&"--sharing=embedded"),
+            Self::Nvidia(_) => true,
         }
     }
 }
@@ -73,7 +73,7 @@ impl PluginKind<'_> {
 impl Rig {
     pub(crate) fn new(gpus: &str) -> Self {
         let scenario = format!("machine: bench\nlinks: nvswitch\nlatency: null\ngpus:\n- {gpus}\n");
-        let machine = simulated::directory("sharing", &scenario);
+        let machine = simulated_machine::directory("sharing", &scenario);
         let path = machine.path();
         fs::create_dir(path.join("proc")).unwrap();
         let devices = "Character devices:\n  1 mem\n\nBlock devices:\n  8 sd\n";
@@ -83,23 +83,23 @@ impl Rig {
         prepare_for_peer(path);
         Self {
             kubelet: Kubelet::start(&directory(path), &path.join("kubelet/kubelet.sock")),
-            is_split: gpus.contains("instances"),
+            is_partitioned: gpus.contains("instances"),
             machine,
         }
     }
 
-    /// Where kubelet and plugins meet.
+    /// Returns the directory of the plugins' sockets.
     pub(crate) fn directory(&self) -> PathBuf {
         directory(self.machine.path())
     }
 
-    /// Something happens to the machine.
-    pub(crate) fn change(&self, what: impl FnOnce(&mut World) -> Result<(), Code>) {
+    /// Changes the hardware.
+    pub(crate) fn change(&self, change: impl FnOnce(&mut World) -> Result<(), Code>) {
         let store = Store::at(&self.machine.path().join(STATE_DIRECTORY));
-        store.change(what).unwrap().unwrap();
+        store.change(change).unwrap().unwrap();
     }
 
-    /// Every share gets a pod.
+    /// Allocates each of `count` devices to its own pod.
     pub(crate) fn fill(&self, resource: &str, count: usize) {
         for pod in 0..count {
             let name = format!("pod-{pod}");
@@ -107,19 +107,19 @@ impl Rig {
         }
     }
 
-    pub(crate) fn start(&self, plugin_kind: &PluginKind<'_>) -> Program {
-        match plugin_kind {
-            PluginKind::Ours(arguments) => self.ours(arguments),
-            PluginKind::Theirs(program) => self.theirs(program),
+    pub(crate) fn start(&self, kind: &PluginKind<'_>) -> Program {
+        match kind {
+            PluginKind::Octavo(arguments) => self.start_agent(arguments),
+            PluginKind::Nvidia(program) => self.start_nvidia(program),
         }
     }
 
-    /// Partitions are advertised as they are, and whole GPUs are shared by the layout.
-    fn ours(&self, arguments: &[&str]) -> Program {
+    /// Starts the agent. On a machine without partitions, it applies the layout with time-slicing.
+    fn start_agent(&self, arguments: &[&str]) -> Program {
         let path = self.machine.path();
         let mut command = Command::new(env!("CARGO_BIN_EXE_octavo-agent"));
         for (flag, file) in [
-            ("--nvml-library", simulated::LIBRARY),
+            ("--nvml-library", simulated_machine::LIBRARY),
             ("--sys-root", "sys"),
             ("--proc-root", "proc"),
             ("--state-dir", "state"),
@@ -132,14 +132,14 @@ impl Rig {
             .arg(self.directory())
             .args(["--mig-strategy=mixed", "--metrics-listen=127.0.0.1:0"])
             .args(arguments);
-        if !self.is_split {
+        if !self.is_partitioned {
             command.arg("--layouts").arg(path.join("layouts.yaml")).arg("--layout=wanted");
         }
         Program::start(command)
     }
 
-    /// In a namespace where this machine's folders are those that are part of the program.
-    fn theirs(&self, program: &Path) -> Program {
+    /// Starts NVIDIA's plugin in a mount namespace with this machine's directories at the paths that are compiled into it.
+    fn start_nvidia(&self, program: &Path) -> Program {
         const SCRIPT: &str = "cd \"$1\" && shift && mount --rbind /proc peer/real && mount --rbind peer /proc \
                               && mount --bind lib /var/lib && cd /var/lib/kubelet/device-plugins && exec \"$@\"";
         let path = self.machine.path();
@@ -150,19 +150,19 @@ impl Rig {
             .arg(program)
             .arg("--config-file")
             .arg(path.join("plugin.yaml"))
-            // With a whole path its gRPC names a host that has slashes, which our kubelet's does not take.
+            // With an absolute path, the gRPC authority contains slashes, which the test kubelet rejects.
             .args(["--kubelet-socket", "kubelet.sock"])
             .env("LD_LIBRARY_PATH", path);
         Program::start(command)
     }
 }
 
-/// NVIDIA's plugin has `/var/lib/kubelet/device-plugins` in it.
+/// Returns the directory that becomes `/var/lib/kubelet/device-plugins`, which is compiled into NVIDIA's plugin.
 fn directory(machine: &Path) -> PathBuf {
     machine.join("lib/kubelet/device-plugins")
 }
 
-/// What NVIDIA's plugin reads of the kernel: the table of what partitions are, as device nodes.
+/// Creates the table of MIG device nodes that NVIDIA's plugin reads from `/proc`.
 fn prepare_for_peer(machine: &Path) {
     fs::create_dir_all(machine.join("peer/real")).unwrap();
     std::os::unix::fs::symlink("real/self", machine.join("peer/self")).unwrap();
@@ -183,17 +183,17 @@ impl Program {
         command.stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let output = BufReader::new(child.stderr.take().unwrap());
-        let (say, lines) = channel();
+        let (sender, lines) = channel();
         thread::spawn(move || {
             for line in output.lines().map_while(Result::ok) {
-                // No listener stays for long, and it must never wait for us.
-                let _no_listener = say.send(line);
+                // Lines are read even without a receiver, so that the process never blocks on a full pipe.
+                let _no_receiver = sender.send(line);
             }
         });
         Self { child, lines }
     }
 
-    /// Where an agent says that its metrics are.
+    /// Returns the address of the metrics, from the log of the agent.
     pub(crate) fn metrics(&mut self) -> SocketAddr {
         loop {
             let line = self.lines.recv_timeout(TIME_LIMIT).unwrap();
@@ -207,7 +207,7 @@ impl Program {
         self.child.id()
     }
 
-    /// NVIDIA's plugin starts all over on this signal.
+    /// Sends SIGHUP, on which NVIDIA's plugin restarts all its servers.
     pub(crate) fn hang_up(&self) {
         let pid = Pid::from_raw(i32::try_from(self.child.id()).unwrap());
         kill(pid, Signal::SIGHUP).unwrap();
@@ -216,7 +216,7 @@ impl Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        let _gone_already = self.child.kill();
-        let _gone_already = self.child.wait();
+        let _already_exited = self.child.kill();
+        let _already_exited = self.child.wait();
     }
 }

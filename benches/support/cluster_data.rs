@@ -1,5 +1,4 @@
-//! A real API server with a fleet in it that has no machines: nodes of six types, pods on them, hardware profiles; and pods that come
-//! and go.
+//! Objects of a fleet without machines: nodes of six types, their pods, and hardware profiles.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,15 +10,15 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
-use crate::bed::Bed;
 use crate::objects::{self, NODES};
-use crate::swarm;
+use crate::simulated_agents;
+use crate::test_cluster::TestCluster;
 
-/// Pods that are bound, and beside them pods that wait.
+/// Bound pods.
 pub(crate) const PODS: usize = 20_000;
-pub(crate) const WAITING: usize = 200;
+pub(crate) const PENDING_PODS: usize = 200;
 pub(crate) const PROFILES: usize = 200;
-/// Types of nodes, in turn, and the boards that agents see there.
+/// Types of nodes, and the boards of their simulated machines.
 pub(crate) const TYPES: [(&str, &str); 6] = [
     ("nvidia-h200-141gb", "H200_141GB"),
     ("nvidia-h100-80gb", "H100_80GB_SXM"),
@@ -28,40 +27,40 @@ pub(crate) const TYPES: [(&str, &str); 6] = [
     ("nvidia-t4-16gb", "T4"),
     ("nvidia-v100-32gb", "V100_SXM2_32GB"),
 ];
-/// The type of the node on which it is looked how late a change is seen.
-pub(crate) const PROBE: &str = "nvidia-b300-288gb";
-/// Its profile.
+/// Type of the node on which the delay of changes is measured.
+pub(crate) const PROBE_TYPE: &str = "nvidia-b300-288gb";
+/// Hardware profile of that type.
 pub(crate) const PROBE_PROFILE: &str = "probe";
 const PROBE_NODE: &str = "probe.bench";
 const PROBE_POD: &str = "/api/v1/namespaces/team-0/pods/probe";
 const GPU: &str = "nvidia.com/gpu";
 const TYPE: &str = "octavo.dev/type";
 const NAMESPACES: usize = 40;
-/// Objects that are made at once.
-const AT_ONCE: usize = 32;
-/// The definition of the real operator.
+/// Maximum number of parallel requests.
+const PARALLEL_REQUESTS: usize = 32;
+/// Definition from the operator that users install.
 const DEFINITION: &str = include_str!("../../tests/fixtures/crds/hardwareprofiles.yaml");
 const PROFILE_PATH: &str =
     "/apis/infrastructure.opendatahub.io/v1/namespaces/team-0/hardwareprofiles";
 
-/// Makes all of it; how long that takes.
-pub(crate) async fn fill(bed: &Bed) -> Duration {
+/// Creates all objects. Returns the time that it took.
+pub(crate) async fn create(cluster: &TestCluster) -> Duration {
     let start = Instant::now();
-    bed.api.apply(DEFINITION);
+    cluster.api.apply(DEFINITION);
     let established = "--for=condition=Established";
-    bed.api.kubectl(&["wait", established, "crd", "--all", "--timeout=120s"]);
-    many(&bed.client, NAMESPACES, |number, client| async move {
+    cluster.api.kubectl(&["wait", established, "crd", "--all", "--timeout=120s"]);
+    for_each(&cluster.client, NAMESPACES, |number, client| async move {
         let name = json!({"metadata": {"name": format!("team-{number}")}});
         post(&client, "/api/v1/namespaces", &name).await;
-        // Pods are of an account, which a controller makes that is not here.
+        // Pods require this account, which a controller normally creates.
         let accounts = format!("/api/v1/namespaces/team-{number}/serviceaccounts");
         post(&client, &accounts, &json!({"metadata": {"name": "default"}})).await;
     })
     .await;
-    many(&bed.client, NODES + 1, |number, client| async move {
+    for_each(&cluster.client, NODES + 1, |number, client| async move {
         let node = node(number);
         post(&client, "/api/v1/nodes", &node).await;
-        // Every new one gets a taint until a controller has looked at it.
+        // The server taints every new node until a controller, which does not run here, removes the taint.
         let name = node["metadata"]["name"].as_str().unwrap();
         let taints = json!({"spec": {"taints": node["spec"]["taints"]}});
         let patch = Request::patch(format!("/api/v1/nodes/{name}"))
@@ -69,48 +68,48 @@ pub(crate) async fn fill(bed: &Bed) -> Duration {
         send(&client, patch, &taints).await.unwrap();
     })
     .await;
-    many(&bed.client, PROFILES + 1, |number, client| async move {
+    for_each(&cluster.client, PROFILES + 1, |number, client| async move {
         post(&client, PROFILE_PATH, &profile(number)).await;
     })
     .await;
-    many(&bed.client, PODS + WAITING, |number, client| async move {
-        post(&client, &pods_of(number), &pod(number, 0)).await;
+    for_each(&cluster.client, PODS + PENDING_PODS, |number, client| async move {
+        post(&client, &pods_path(number), &pod(number, 0)).await;
     })
     .await;
     start.elapsed()
 }
 
-/// Pods that are deleted and recreated at this rate without end; counted as they are answered.
-pub(crate) async fn churn(client: Client, a_second: u32, changes: Arc<AtomicUsize>) {
-    let mut every = interval(Duration::from_secs(1) / a_second);
-    // Where the server cannot follow, there are fewer, and that shows.
-    every.set_missed_tick_behavior(MissedTickBehavior::Delay);
+/// Deletes and recreates pods at this rate without end, and counts the changes that the server confirmed.
+pub(crate) async fn churn(client: Client, changes_per_second: u32, changes: Arc<AtomicUsize>) {
+    let mut interval = interval(Duration::from_secs(1) / changes_per_second);
+    // If the server is too slow, the printed rate is lower.
+    interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
     for round in 0_usize.. {
         let number = round * 7919 % PODS;
-        every.tick().await;
-        let path = format!("{}/{}", pods_of(number), pod_name(number));
+        interval.tick().await;
+        let path = format!("{}/{}", pods_path(number), pod_name(number));
         delete(&client, &path).await;
         changes.fetch_add(1, Ordering::Relaxed);
-        every.tick().await;
-        post(&client, &pods_of(number), &pod(number, round + 1)).await;
+        interval.tick().await;
+        post(&client, &pods_path(number), &pod(number, round + 1)).await;
         changes.fetch_add(1, Ordering::Relaxed);
     }
 }
 
-/// The pod that is waited for comes, or goes.
-pub(crate) async fn probe(client: &Client, comes: bool) {
-    if comes {
+/// Creates or deletes the pod with which the delay of changes is measured.
+pub(crate) async fn set_probe(client: &Client, exists: bool) {
+    if exists {
         let mut pod = pod(0, 0);
         pod["metadata"]["name"] = json!("probe");
         pod["spec"]["nodeName"] = json!(PROBE_NODE);
-        post(client, &pods_of(0), &pod).await;
+        post(client, &pods_path(0), &pod).await;
     } else {
         delete(client, PROBE_POD).await;
     }
 }
 
 async fn delete(client: &Client, path: &str) {
-    // No kubelet says that its containers have ended.
+    // No kubelet reports that the containers have ended.
     let options = json!({"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0});
     let request = Request::delete(path).header("content-type", "application/json");
     send(client, request, &options).await.unwrap();
@@ -118,8 +117,8 @@ async fn delete(client: &Client, path: &str) {
 
 async fn post(client: &Client, path: &str, object: &Value) {
     let request = Request::post(path).header("content-type", "application/json");
-    let made = send(client, request, object).await;
-    made.unwrap_or_else(|error| panic!("{path}: {error}"));
+    let response = send(client, request, object).await;
+    response.unwrap_or_else(|error| panic!("{path}: {error}"));
 }
 
 async fn send(
@@ -131,29 +130,29 @@ async fn send(
     client.request_text(request).await
 }
 
-/// Does it for each number, some at once.
-async fn many<F>(client: &Client, count: usize, make: impl Fn(usize, Client) -> F)
+/// Calls `create` for each number, several in parallel.
+async fn for_each<F>(client: &Client, count: usize, create: impl Fn(usize, Client) -> F)
 where
     F: Future<Output = ()> + Send + 'static,
 {
-    let mut making = JoinSet::new();
+    let mut tasks = JoinSet::new();
     for number in 0..count {
-        if making.len() == AT_ONCE {
-            making.join_next().await.unwrap().unwrap();
+        if tasks.len() == PARALLEL_REQUESTS {
+            tasks.join_next().await.unwrap().unwrap();
         }
-        making.spawn(make(number, client.clone()));
+        tasks.spawn(create(number, client.clone()));
     }
-    while let Some(made) = making.join_next().await {
-        made.unwrap();
+    while let Some(result) = tasks.join_next().await {
+        result.unwrap();
     }
 }
 
-/// The one after all others is for the probe.
+/// Returns a node. The number after the last is the node of the probe.
 fn node(number: usize) -> Value {
     let (name, type_name) = if number == NODES {
-        (PROBE_NODE.to_owned(), PROBE)
+        (PROBE_NODE.to_owned(), PROBE_TYPE)
     } else {
-        (swarm::name(number), TYPES[number % TYPES.len()].0)
+        (simulated_agents::name(number), TYPES[number % TYPES.len()].0)
     };
     let mut node = objects::node(number);
     let metadata = node["metadata"].as_object_mut().unwrap();
@@ -165,7 +164,7 @@ fn node(number: usize) -> Value {
 
 fn profile(number: usize) -> Value {
     let (name, type_name) = if number == PROFILES {
-        (PROBE_PROFILE.to_owned(), PROBE)
+        (PROBE_PROFILE.to_owned(), PROBE_TYPE)
     } else {
         (format!("profile-{number}"), TYPES[number % TYPES.len()].0)
     };
@@ -186,7 +185,7 @@ fn profile(number: usize) -> Value {
     })
 }
 
-fn pods_of(number: usize) -> String {
+fn pods_path(number: usize) -> String {
     format!("/api/v1/namespaces/team-{}/pods", number % NAMESPACES)
 }
 
@@ -194,30 +193,30 @@ fn pod_name(number: usize) -> String {
     format!("train-{number}-worker-{}", number % 8)
 }
 
-/// Every fourth has a GPU, five on each node; those after the bound ones wait for one.
+/// Returns a pod. Every fourth has a GPU, five on each node. The numbers after the bound pods are pending and request a GPU.
 fn pod(number: usize, version: usize) -> Value {
     let mut pod = objects::pod(number, version);
-    let waits = number >= PODS;
+    let is_pending = number >= PODS;
     let metadata = pod["metadata"].as_object_mut().unwrap();
-    // What only the server writes.
+    // Fields that only the server writes.
     for field in ["uid", "resourceVersion", "creationTimestamp", "managedFields", "namespace"] {
         metadata.remove(field);
     }
     pod.as_object_mut().unwrap().remove("status");
     let mut amounts = json!({"cpu": "2", "memory": "8Gi"});
-    if waits || number.is_multiple_of(4) {
+    if is_pending || number.is_multiple_of(4) {
         amounts[GPU] = json!("1");
     }
     let resources = json!({"requests": amounts, "limits": amounts});
     pod["spec"]["containers"][0]["resources"] = resources;
     let spec = pod["spec"].as_object_mut().unwrap();
-    if waits {
+    if is_pending {
         let type_name = TYPES[number % TYPES.len()].0;
         spec.insert("nodeSelector".to_owned(), json!({TYPE: type_name}));
         spec.remove("nodeName");
     } else {
         spec.remove("nodeSelector");
-        let node = swarm::name(number / 4 % NODES);
+        let node = simulated_agents::name(number / 4 % NODES);
         spec.insert("nodeName".to_owned(), json!(node));
     }
     pod

@@ -1,4 +1,4 @@
-//! Starting programs on a simulated machine and reading what they cost from `/proc`.
+//! A simulated machine on which the agent, gpu-feature-discovery and a minimal NVML client are measured.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -10,20 +10,22 @@ use serde::Deserialize;
 use tempfile::TempDir;
 
 use crate::process::{self, Memory};
-use crate::simulated;
+use crate::simulated_machine;
 
-/// A simulated machine in a directory of its own.
+/// A simulated machine in a temporary directory.
 pub(crate) struct Machine {
     directory: TempDir,
 }
 
-/// One process started, waited for, and what it took.
+/// Times of one run with `--oneshot`.
 pub(crate) struct Run {
+    /// From exec to the first line of output.
     pub(crate) wall_ms: f64,
+    /// Inside NVML calls; 0 without the call log.
     pub(crate) nvml_ms: f64,
 }
 
-/// Cost of observations, from the call log and the scheduler's account.
+/// Calls and times of one observation: of the first, and the mean of the later ones. NVML figures are from the call log.
 pub(crate) struct Observations {
     pub(crate) first_calls: usize,
     pub(crate) first_nvml_ms: f64,
@@ -32,27 +34,27 @@ pub(crate) struct Observations {
     pub(crate) cpu_ms: f64,
 }
 
-/// What an idle process does.
+/// CPU and wake-ups of an idle process.
 pub(crate) struct Idle {
     pub(crate) cpu_ms: f64,
     pub(crate) millicores: f64,
     pub(crate) wakeups_per_s: f64,
 }
 
-/// Whether the simulator writes its call log, which costs time of its own.
+/// Whether the simulator writes its call log, which takes time.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Log {
     On,
     Off,
 }
 
-/// NVIDIA's gpu-feature-discovery, as `tests/it/peer_gfd.rs` built it.
+/// NVIDIA's gpu-feature-discovery, built by `tests/it/peer_gfd.rs`.
 pub(crate) struct Peer {
     program: PathBuf,
 }
 
-/// Median, least and greatest of several runs.
-pub(crate) struct Spread(Vec<f64>);
+/// Sorted values of several runs. It displays the median, the minimum and the maximum.
+pub(crate) struct MedianAndRange(Vec<f64>);
 
 #[derive(Deserialize)]
 struct Call {
@@ -60,8 +62,8 @@ struct Call {
     duration_ns: u64,
 }
 
-impl Spread {
-    pub(crate) fn of(runs: usize, mut measure: impl FnMut() -> f64) -> Self {
+impl MedianAndRange {
+    pub(crate) fn new(runs: usize, mut measure: impl FnMut() -> f64) -> Self {
         let mut values: Vec<f64> = (0..runs).map(|_| measure()).collect();
         values.sort_by(f64::total_cmp);
         Self(values)
@@ -72,21 +74,21 @@ impl Spread {
     }
 }
 
-impl fmt::Display for Spread {
+impl fmt::Display for MedianAndRange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let least = self.0.first().copied().unwrap_or_default();
-        let greatest = self.0.last().copied().unwrap_or_default();
-        write!(f, "{:.1} ({least:.1} to {greatest:.1})", self.median())
+        let minimum = self.0.first().copied().unwrap_or_default();
+        let maximum = self.0.last().copied().unwrap_or_default();
+        write!(f, "{:.1} ({minimum:.1} to {maximum:.1})", self.median())
     }
 }
 
 impl Machine {
     pub(crate) fn new(name: &str, scenario: &str) -> Self {
-        Self { directory: simulated::directory(name, scenario) }
+        Self { directory: simulated_machine::directory(name, scenario) }
     }
 
     fn library(&self) -> PathBuf {
-        self.directory.path().join(simulated::LIBRARY)
+        self.directory.path().join(simulated_machine::LIBRARY)
     }
 
     fn log(&self) -> PathBuf {
@@ -105,12 +107,12 @@ impl Machine {
         agent
     }
 
-    /// Time from exec to the whole first label set on standard output.
+    /// Measures the time from exec to the first labels on standard output.
     pub(crate) fn run_once(&self, log: Log) -> Run {
         let mut agent = self.agent();
         agent.arg("--oneshot");
         if log == Log::On {
-            let _none_yet = fs::remove_file(self.log());
+            let _not_found = fs::remove_file(self.log());
             agent.env("NVML_SIM_LOG", self.log());
         }
         let (wall_ms, output) = time_to_labels(agent);
@@ -127,7 +129,7 @@ impl Machine {
         text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
-    /// Looks again and again for `span`, twice: with the call log, to count, and without it, to see what it takes.
+    /// Observes the machine at `interval` for `span`, twice: with the call log to count calls, and without it to measure CPU time.
     pub(crate) fn observe_for(&self, span: Duration, interval: Duration) -> Observations {
         self.run_once(Log::On);
         let first = self.calls();
@@ -139,14 +141,14 @@ impl Machine {
         let calls_before = self.calls().len();
         thread::sleep(span);
         drop(agent);
-        // Event waits run beside the observations and are none of them.
+        // Another thread waits for events; these calls are not part of an observation.
         let later: Vec<Call> = self
             .calls()
             .into_iter()
             .skip(calls_before)
             .filter(|call| !call.function.starts_with("nvmlEventSetWait"))
             .collect();
-        // Read once in every observation.
+        // Called once in every observation.
         let counts = later.iter().filter(|call| call.function.starts_with("nvmlDeviceGetCount"));
         let observations = counts.count().max(1);
         let per = |total: f64| total / f64::from(u32::try_from(observations).unwrap());
@@ -165,7 +167,7 @@ impl Machine {
         }
     }
 
-    /// The agent's memory once it has published and settled.
+    /// Measures the agent's memory five seconds after its first labels.
     pub(crate) fn agent_memory(&self) -> Memory {
         let mut command = self.agent();
         command.args(["--interval", "200ms"]);
@@ -174,17 +176,17 @@ impl Machine {
         agent.memory()
     }
 
-    /// The memory of a C program that only loads the library and waits for events.
+    /// Measures the memory of a C program that only loads the library and waits for events.
     pub(crate) fn library_memory(&self) -> Memory {
         self.baseline().memory()
     }
 
-    /// What that C program does while nothing happens.
+    /// Measures that C program while it is idle.
     pub(crate) fn library_idle(&self, span: Duration) -> Idle {
         self.baseline().idle(span)
     }
 
-    /// The agent with its default interval, left alone.
+    /// Measures the idle agent with its default interval.
     pub(crate) fn agent_idle(&self, span: Duration) -> Idle {
         Daemon::start(self.agent()).idle(span)
     }
@@ -208,7 +210,7 @@ impl Machine {
 }
 
 impl Peer {
-    /// The one in the cache, if it was built.
+    /// Returns the program in the cache, if it was built.
     pub(crate) fn find() -> Option<Self> {
         let cache = std::env::var_os("XDG_CACHE_HOME").map_or_else(
             || PathBuf::from(std::env::var_os("HOME").unwrap()).join(".cache"),
@@ -223,12 +225,12 @@ impl Peer {
         Some(Self { program })
     }
 
-    /// Name and version.
+    /// Returns the name and version of the program.
     pub(crate) fn name(&self) -> String {
         self.program.file_name().unwrap().to_string_lossy().into_owned()
     }
 
-    /// Time from exec to the labels of a single pass.
+    /// Measures the time from exec to the labels of a single pass.
     pub(crate) fn once_ms(&self, machine: &Machine) -> f64 {
         let mut peer = self.command(machine);
         peer.arg("--oneshot");
@@ -243,7 +245,7 @@ impl Peer {
         daemon.memory()
     }
 
-    /// With its default interval of a minute.
+    /// Measures the idle program with its default interval of a minute.
     pub(crate) fn idle(&self, machine: &Machine, span: Duration) -> Idle {
         Daemon::start(self.command(machine)).idle(span)
     }
@@ -260,8 +262,8 @@ impl Peer {
     }
 }
 
-/// Time until a process writes, and all it has written when it ends. Both programs write their labels at once and then end;
-/// how long the kernel takes to clear up after them is not of interest.
+/// Returns the time until a process writes its first line, and its whole output. Both programs write all labels together and then
+/// exit. The time that the kernel needs to clean up the process is not included.
 fn time_to_labels(mut command: Command) -> (f64, String) {
     let start = Instant::now();
     let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
@@ -274,7 +276,7 @@ fn time_to_labels(mut command: Command) -> (f64, String) {
     (wall_ms, text)
 }
 
-/// Wall time of a process of the same binary that does nothing.
+/// Measures the wall time of the same program when it does nothing.
 pub(crate) fn bare_process_ms() -> f64 {
     let start = Instant::now();
     Command::new(env!("CARGO_BIN_EXE_octavo-agent")).arg("--version").output().unwrap();
@@ -285,7 +287,7 @@ fn nvml_ms(calls: &[Call]) -> f64 {
     calls.iter().map(|call| Duration::from_nanos(call.duration_ns).as_secs_f64() * 1000.0).sum()
 }
 
-/// A process that runs until it is dropped; started once it has printed its first line.
+/// A running process that has printed its first line; killed when dropped.
 struct Daemon {
     child: Child,
 }
@@ -297,7 +299,7 @@ impl Daemon {
         let mut line = String::new();
         output.read_line(&mut line).unwrap();
         assert!(!line.is_empty(), "the process printed nothing");
-        // Keeps reading, so that the process never waits for us.
+        // Reads all further output, so that the process never blocks on a full pipe.
         thread::spawn(move || output.read_to_end(&mut Vec::new()));
         Self { child }
     }
@@ -306,7 +308,7 @@ impl Daemon {
         process::memory(self.child.id())
     }
 
-    /// What it does for `span`, once it has settled.
+    /// Measures the process for `span`, five seconds after its first output.
     fn idle(&self, span: Duration) -> Idle {
         thread::sleep(Duration::from_secs(5));
         let (cpu, wakeups) = (self.cpu_ms(), self.wakeups());
@@ -330,7 +332,7 @@ impl Daemon {
 
 impl Drop for Daemon {
     fn drop(&mut self) {
-        let _gone_already = self.child.kill();
-        let _gone_already = self.child.wait();
+        let _already_exited = self.child.kill();
+        let _already_exited = self.child.wait();
     }
 }
