@@ -5,6 +5,7 @@
 //! `change` event. It prints tables in Markdown for `docs/performance.md` and never fails on a figure.
 #![expect(
     clippy::unwrap_used,
+    clippy::expect_used,
     clippy::indexing_slicing,
     clippy::print_stdout,
     clippy::disallowed_methods,

@@ -176,6 +176,23 @@ impl Change {
         self.kind.known().is_some_and(|kind| layout.contains(&kind))
     }
 
+    /// Returns whether it is a change of the health of a node, a device or a layout, in either direction.
+    pub fn is_of_health(&self) -> bool {
+        let health = [
+            ChangeKind::Connection,
+            ChangeKind::Reports,
+            ChangeKind::Boot,
+            ChangeKind::Driver,
+            ChangeKind::Nvml,
+            ChangeKind::Device,
+            ChangeKind::DeviceHealth,
+            ChangeKind::LayoutState,
+            ChangeKind::Drain,
+            ChangeKind::UnitHealth,
+        ];
+        self.kind.known().is_some_and(|kind| health.contains(&kind))
+    }
+
     /// Returns whether it is the same change as `other`, apart from the message.
     fn repeats(&self, other: &Self) -> bool {
         self.kind == other.kind

@@ -1,5 +1,6 @@
 //! The availability page: a section per type, with a bar per resource and the reasons for unavailable units.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use askama::Template;
@@ -29,8 +30,23 @@ pub(super) struct AvailabilityPage {
     error: Option<String>,
     starting: Option<String>,
     left_out: Option<String>,
+    profiles: Vec<ProfileRow>,
     types: Vec<TypePart>,
     origin: String,
+}
+
+/// Partitions of one MIG profile, of all types that have it.
+#[derive(Debug, Default)]
+struct ProfileRow {
+    /// ID and title of the section of each type.
+    types: Vec<(String, String)>,
+    profile: String,
+    /// Free partitions; `None` if the use of any is unknown.
+    free: Option<u64>,
+    /// Free partitions, and those that fit into unused slices.
+    with_unused: u64,
+    /// Free partitions if all idle GPUs were repartitioned to this profile.
+    with_idle: u64,
 }
 
 #[derive(Debug)]
@@ -141,9 +157,32 @@ pub(super) fn page(
             let rows = counted_rows(availability.omitted_rows);
             format!("{rows} omitted: there are too many types or resources.")
         }),
+        profiles: profiles(&availability.rows, visibility),
         types,
         origin: origin.to_owned(),
     }
+}
+
+/// Sums the partitions of each MIG profile over all types.
+fn profiles(rows: &[Row], visibility: &Visibility) -> Vec<ProfileRow> {
+    let mut all: BTreeMap<&str, ProfileRow> = BTreeMap::new();
+    for row in rows.iter().filter(|row| visibility.shows_type(row.key.kind.as_str())) {
+        let Shape::Mig(profile) = &row.key.shape else {
+            continue;
+        };
+        let found = all.entry(profile).or_insert_with(|| ProfileRow {
+            profile: profile.clone(),
+            free: Some(0),
+            ..ProfileRow::default()
+        });
+        let free = found.free.zip(row.known_free());
+        found.free = free.map(|(sum, free)| sum.saturating_add(free));
+        found.types.push((type_anchor(&row.key.kind), row.key.kind.display_name()));
+        let add = |sum: u64, more: u64| sum.saturating_add(row.free).saturating_add(more);
+        found.with_unused = add(found.with_unused, row.could_add);
+        found.with_idle = add(found.with_idle, row.potential);
+    }
+    all.into_values().collect()
 }
 
 /// HTML ID of the section of a type.

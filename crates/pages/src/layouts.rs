@@ -3,8 +3,6 @@
 pub(super) mod dry_run;
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
-use std::time::Duration;
 
 use askama::Template;
 use axum::extract::State;
@@ -12,13 +10,10 @@ use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::Response;
 use octavo_access::visibility::ReaderVisibility;
 use octavo_fleet::access::Visibility;
-use octavo_fleet::changes::ChangeEntry;
+use octavo_fleet::changes::Change;
 use octavo_fleet::summary::LayoutSummary;
-use octavo_model::id::NodeName;
 use octavo_model::reason::Reason;
 use octavo_model::reported::Reported;
-use octavo_store::clock::{Clock, Moment};
-use octavo_store::fleet::{Fleet, Node};
 use octavo_store::query::NO_STATE;
 use octavo_store::view::FleetView;
 
@@ -29,7 +24,7 @@ use super::layout::StateBadge;
 use super::rollouts::{
     LayoutNodes, Rollout, Rollouts, current_states, nodes_by_layout, obstacle, rollout, rollouts,
 };
-use super::timeline::TimelineEntry;
+use super::timeline::{RecentChange, recent_changes};
 use super::{PageState, html, origin};
 
 /// Maximum number of layouts that are listed.
@@ -86,13 +81,6 @@ struct DryRunLink {
     href: String,
 }
 
-/// Change of a layout or of partitions on a node.
-#[derive(Debug)]
-struct RecentChange {
-    node: String,
-    entry: TimelineEntry,
-}
-
 /// Serves the page.
 pub(super) async fn show(
     State(site): State<PageState>,
@@ -126,7 +114,7 @@ fn page(view: &FleetView, visibility: &Visibility, origin: String) -> LayoutsPag
         rows: rows.collect(),
         more: layouts.len().saturating_sub(MAX_LAYOUTS),
         rollouts: rollouts(&fleet, &by_name, now),
-        changes: recent_changes(&fleet, clock, now),
+        changes: recent_changes(&fleet, (clock, now), MAX_CHANGES, Change::is_of_layout),
         origin,
     }
 }
@@ -182,26 +170,6 @@ impl StateCount {
             href: format!("{LIST}?layout={}{filter}&state={}", encoded(layout), current_states()),
         }
     }
-}
-
-/// The latest changes of layouts and partitions of all nodes, newest first.
-fn recent_changes(fleet: &Fleet, clock: &Clock, now: Moment) -> Vec<RecentChange> {
-    let mut latest: BTreeMap<(Reverse<Duration>, &NodeName, usize), (&Node, &ChangeEntry)> =
-        BTreeMap::new();
-    for node in fleet.nodes.iter() {
-        let changes = node.changes.newest().filter(|entry| entry.change.is_of_layout());
-        for (number, entry) in changes.take(MAX_CHANGES).enumerate() {
-            latest.insert((Reverse(entry.last), &node.name, number), (node.as_ref(), entry));
-            if latest.len() > MAX_CHANGES {
-                latest.pop_last();
-            }
-        }
-    }
-    let entries = latest.into_values().map(|(node, entry)| RecentChange {
-        node: node.name.to_string(),
-        entry: TimelineEntry::of_change(entry, clock, now),
-    });
-    entries.collect()
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use octavo_access::visibility::ReaderVisibility;
 use octavo_fleet::access::Visibility;
+use octavo_fleet::changes::Change;
 use octavo_store::availability::{Age, AvailabilityCount, CLUSTER_UNREADABLE, Counter};
 
 use self::attention::Attention;
@@ -25,7 +26,11 @@ use super::frame::Frame;
 use super::history::FleetTrend;
 use super::list::{self, EmptyFleet};
 use super::rollouts::{Rollouts, nodes_by_layout, rollouts};
+use super::timeline::{RecentChange, recent_changes};
 use super::{PageState, html, origin, redirect_to_list};
+
+/// Maximum number of changes that are listed.
+const MAX_CHANGES: usize = 8;
 
 #[derive(Template)]
 #[template(path = "overview.html")]
@@ -43,6 +48,8 @@ pub(super) struct OverviewPage {
     figures: Vec<Figure>,
     trend: Option<FleetTrend>,
     attention: Attention,
+    /// Latest changes of health; empty if nodes are not shown.
+    changes: Vec<RecentChange>,
     capacity: Vec<CapacityRow>,
     /// Age of the figures on capacity and pending pods, and whether it exceeds the limit.
     age: String,
@@ -95,6 +102,11 @@ pub(super) fn page(
         figures: health::figures((&fleet, &view.types(&fleet, now)), availability, visibility, now),
         trend: FleetTrend::new(&view.history(), &visibility.types, view.prometheus()),
         attention: attention::attention(&fleet, is_starting, now),
+        changes: if visibility.nodes {
+            recent_changes(&fleet, (view.clock(), now), MAX_CHANGES, Change::is_of_health)
+        } else {
+            Vec::new()
+        },
         capacity: capacity::rows(availability, visibility),
         age: format_age(age),
         age_ms: millis(age),

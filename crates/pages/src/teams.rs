@@ -2,6 +2,7 @@
 
 mod order;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use askama::Template;
@@ -11,9 +12,10 @@ use axum::response::{IntoResponse, Response};
 use jiff::Timestamp;
 use octavo_access::visibility::ReaderVisibility;
 use octavo_fleet::access::Visibility;
-use octavo_fleet::availability::UnitType;
+use octavo_fleet::availability::{Availability, UnitType};
 use octavo_model::id::{NodeName, TypeName};
 use octavo_model::quantity::Mebibytes;
+use octavo_model::text::join;
 use octavo_node::workload::{HoldingCounts, IdleHolder};
 use octavo_store::availability::{Age, AvailabilityCount, CLUSTER_UNREADABLE, Counter};
 use octavo_store::usage::summary::{Summary, UsageTotals};
@@ -216,7 +218,7 @@ fn page(
         },
         more,
         rows,
-        notes: notes(totals),
+        notes: notes(totals, (availability, visibility), namespace),
         more_idle: totals.omitted_idle.saturating_add(more_idle),
         idle,
         pending: pending_by_namespace(availability, counter.has_cluster(), namespace),
@@ -228,7 +230,11 @@ fn page(
 }
 
 /// Data that the figures do not include.
-fn notes(totals: &UsageTotals) -> Vec<String> {
+fn notes(
+    totals: &UsageTotals,
+    (availability, visibility): (&Availability, &Visibility),
+    namespace: Option<&str>,
+) -> Vec<String> {
     let mut notes = Vec::new();
     if totals.stale_nodes > 0 {
         let outdated = count_noun(
@@ -241,7 +247,39 @@ fn notes(totals: &UsageTotals) -> Vec<String> {
     if totals.is_truncated {
         notes.push("The figures are incomplete: the fleet has too many allocations.".to_owned());
     }
+    // Requests are not known by namespace.
+    if namespace.is_none() {
+        notes.extend(types_without_usage(totals, availability, visibility));
+    }
     notes
+}
+
+/// Types whose units are allocated to pods although no agent reports which pods use them.
+fn types_without_usage(
+    totals: &UsageTotals,
+    availability: &Availability,
+    visibility: &Visibility,
+) -> Option<String> {
+    let reported: BTreeSet<&TypeName> =
+        totals.teams.keys().filter_map(|(_, kind)| kind.as_ref()).collect();
+    let mut missing: BTreeMap<&UnitType, u64> = BTreeMap::new();
+    for row in availability.rows.iter().filter(|row| row.taken > 0) {
+        let kind = &row.key.kind;
+        let is_missing = kind.type_name().is_some_and(|name| !reported.contains(name));
+        if is_missing && visibility.shows_type(kind.as_str()) {
+            let sum = missing.entry(kind).or_default();
+            *sum = sum.saturating_add(row.taken);
+        }
+    }
+    if missing.is_empty() {
+        return None;
+    }
+    let types =
+        missing.into_iter().map(|(kind, count)| format!("{} ({count})", product_name(kind)));
+    Some(format!(
+        "Allocated units of these types are not counted, because no agent reports which pods use them: {}.",
+        join(types, ", ")
+    ))
 }
 
 impl TeamRow {

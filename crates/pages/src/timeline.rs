@@ -1,11 +1,14 @@
-//! Timeline of a node: recorded changes, the start of its agent, and its last report.
+//! Timeline of a node: recorded changes, the start of its agent, and its last report; and recent changes of all nodes.
 
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use octavo_fleet::changes::ChangeEntry;
+use octavo_fleet::changes::{Change, ChangeEntry};
+use octavo_model::id::NodeName;
 use octavo_store::clock::{Clock, Moment};
-use octavo_store::fleet::Node;
+use octavo_store::fleet::{Fleet, Node};
 
 use super::badges::{count_noun, format_age, format_time, millis, printable};
 
@@ -36,6 +39,13 @@ pub(super) struct TimelineEntry {
     pub(super) details: Option<String>,
     /// Number of repetitions, and the time of the first one.
     pub(super) repeated: Option<(String, String)>,
+}
+
+/// Change of a node, on a page of the fleet.
+#[derive(Debug)]
+pub(super) struct RecentChange {
+    pub(super) node: String,
+    pub(super) entry: TimelineEntry,
 }
 
 impl Timeline {
@@ -102,4 +112,28 @@ fn agent_start(node: &Node, clock: &Clock, now: Moment) -> Option<TimelineEntry>
     let age = clock.wall(now).duration_since(started);
     let age = Duration::try_from(age).unwrap_or_default();
     Some(TimelineEntry::new(age, started, "Agent started"))
+}
+
+/// The latest `count` changes of all nodes that pass `filter`, newest first.
+pub(super) fn recent_changes(
+    fleet: &Fleet,
+    (clock, now): (&Clock, Moment),
+    count: usize,
+    filter: impl Fn(&Change) -> bool,
+) -> Vec<RecentChange> {
+    let mut latest: BTreeMap<(Reverse<Duration>, &NodeName, usize), &ChangeEntry> = BTreeMap::new();
+    for node in fleet.nodes.iter() {
+        let changes = node.changes.newest().filter(|entry| filter(&entry.change));
+        for (number, entry) in changes.take(count).enumerate() {
+            latest.insert((Reverse(entry.last), &node.name, number), entry);
+            if latest.len() > count {
+                latest.pop_last();
+            }
+        }
+    }
+    let entries = latest.into_iter().map(|((_, node, _), entry)| RecentChange {
+        node: node.to_string(),
+        entry: TimelineEntry::of_change(entry, clock, now),
+    });
+    entries.collect()
 }

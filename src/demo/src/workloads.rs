@@ -60,7 +60,7 @@ pub(crate) struct Workload {
     /// Requested devices of other vendors, instead of GPUs.
     #[serde(default)]
     pub(crate) requests: BTreeMap<String, u64>,
-    /// Name of its processes, one per device.
+    /// Name of its processes, one per device. Without one, the devices of the pod are idle.
     #[serde(default)]
     pub(crate) program: String,
     /// Used memory per process, MiB.

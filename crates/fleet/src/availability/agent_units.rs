@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use octavo_model::id::{GpuUuid, MigUuid, TypeName};
-use octavo_model::inventory::{Device, Inventory, Vendor};
+use octavo_model::inventory::{Amd, Device, Inventory, Vendor};
 use octavo_model::quantity::Mebibytes;
 use octavo_model::resource::{ResourceName, ShareId};
 use octavo_model::sharing_status::{SharingStatus, UnitStatus};
@@ -240,10 +240,15 @@ fn units(
     }
     let resource = DeviceResource::for_vendor(vendor);
     let uuid = device.and_then(|device| device.uuid.as_ref());
+    let amd = device.and_then(|device| device.amd.as_ref()).filter(|amd| amd.is_partitioned());
+    let (shape, memory) = match amd {
+        Some(amd) => (amd_shape(amd), amd.partitions.iter().filter_map(|one| one.memory).min()),
+        None => (Shape::Device, summary.memory),
+    };
     let whole = UnitGroup {
         resource: resource.map_or(OTHER_RESOURCE, DeviceResource::as_str).to_owned(),
-        shape: Shape::Device,
-        memory: summary.memory,
+        shape,
+        memory,
         unit_state: match summary.occupancy {
             Occupancy::Unavailable => UnitState::Broken,
             Occupancy::Passthrough => UnitState::Passthrough,
@@ -251,9 +256,17 @@ fn units(
             Occupancy::InUse => UnitState::Taken,
             Occupancy::Partitioned(_) | Occupancy::Unknown => UnitState::Unknown,
         },
-        count: 1,
+        // If KFD is unavailable, the number of partitions is unknown.
+        count: amd.map_or(1, |amd| amd.partitions.len().max(1).try_into().unwrap_or(u64::MAX)),
     };
     allocations.units(uuid.map(GpuUuid::as_str), whole)
+}
+
+/// Shape of the partitions of a device, named like the resources of AMD's device plugin: `cpx_nps4`.
+fn amd_shape(amd: &Amd) -> Shape {
+    let modes = [&amd.compute, &amd.memory].into_iter().flatten();
+    let modes: Vec<String> = modes.map(|mode| mode.current.to_lowercase()).collect();
+    Shape::AmdPartition(modes.join("_"))
 }
 
 fn partitions(device: &Device, allocations: &Allocations<'_>) -> Vec<UnitGroup> {

@@ -289,10 +289,15 @@ impl<'a> CountBuilder<'a> {
         names: &mut TypeResolver,
     ) -> u64 {
         let (node, held, agent) = (of.node, of.held, of.agent);
-        let shape = Shape::from_resource(resource, node.label(NVIDIA_PRODUCT_LABEL));
+        let seen = || agent.into_iter().flat_map(|agent| agent.seen.units_of_resource(resource));
+        let mut shape = Shape::from_resource(resource, node.label(NVIDIA_PRODUCT_LABEL));
+        if shape == Shape::Device {
+            // AMD's device plugin can offer partitions under the name of whole devices.
+            let partition = |shape: &&Shape| matches!(shape, Shape::AmdPartition(_));
+            shape = seen().map(|units| &units.shape).find(partition).cloned().unwrap_or(shape);
+        }
         let (kind, source) = unit_type(of, resource, names);
         let is_whole = matches!(shape, Shape::Device | Shape::TimeSlice);
-        let seen = || agent.into_iter().flat_map(|agent| agent.seen.units_of_resource(resource));
         // Devices of several types can be behind one resource.
         let reported = seen().filter_map(|units| units.memory).min();
         let memory = reported.or_else(|| memory_from_labels(node, resource, is_whole));

@@ -110,6 +110,21 @@ fn agent<'a>(name: &'a str, seen: &'a AgentUnits) -> AgentNode<'a> {
 }
 
 #[test]
+fn amd_partitions_under_the_name_of_whole_devices_are_partitions() {
+    let mut node = node("a", &[], 0);
+    node.allocatable = Amounts::default().with("amd.com/gpu", 64).with(PODS, 110);
+    node.capacity = node.allocatable.clone();
+    let mut units = seen(&[("amd-mi300x-192gb", "amd.com/gpu", 64)]);
+    let rows = |units: &AgentUnits| {
+        lines(&counted(&[agent("a", units)], Some(&snapshot(vec![node.clone()], Vec::new()))))
+    };
+    let whole = "amd-mi300x-192gb amd.com/gpu device: 64/64 taken 0 free 64";
+    assert_eq!(rows(&units), [whole]);
+    units.units[0].shape = Shape::AmdPartition("cpx_nps4".to_owned());
+    assert_eq!(rows(&units), [whole.replace("device", "cpx_nps4")]);
+}
+
+#[test]
 fn finished_pods_release_their_units() {
     let mut ended = pod("ended", Some("a"), GPU, 1);
     ended.phase = Phase::Finished;

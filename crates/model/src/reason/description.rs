@@ -42,7 +42,7 @@ fn description(reason: Reason) -> (&'static str, &'static str) {
         ),
         Reason::Blocked => (
             "A part of the device that must change is in use, or the mode change would be more disruptive than allowed. The device keeps its previous state.",
-            "Stop the listed pods and processes, or wait: the change continues automatically. If the mode change is too disruptive, allow it.",
+            "Stop the listed pods and processes, or wait until they end: the change then continues automatically. If the message says that the mode change is too disruptive, allow it.",
         ),
         Reason::RolledBack => (
             "The change failed, and the device was returned to its previous state.",
@@ -58,7 +58,7 @@ fn description(reason: Reason) -> (&'static str, &'static str) {
         ),
         Reason::Failed => (
             "The change and its rollback failed, the device does not respond, or the layout does not apply to this node.",
-            "Read the cause in the status. Correct the layout's name or file, or check the device.",
+            "Remove the cause that the status names: correct the layout's name or file, or check the device.",
         ),
         Reason::LayoutNotice => (
             "The layouts file or the state directory has a problem, or another program is changing the devices.",

@@ -1,10 +1,12 @@
 //! The page of layouts and its links, without a browser.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use octavo_fleet::changes::Baseline;
 use octavo_planner::reconcile::NodeLayoutStatus;
-use octavo_store::fleet::Freshness;
+use octavo_store::clock::{Clock, Moment};
+use octavo_store::fleet::{Fleet, Freshness, Node};
 
 use super::*;
 use crate::overview::tests::{blocked, device, fleet, inventory, node, view_of};
@@ -80,7 +82,9 @@ async fn recent_changes_of_the_fleet_are_newest_first_and_bounded() {
         let changes = known.changes_with(changes, Moment::from_millis(1000 * number));
         fleet.nodes.insert(Arc::new(Node::clone(&new).with_changes(changes)));
     }
-    let changes = recent_changes(&fleet, &clock, Moment::from_millis(60_000));
+    let now = Moment::from_millis(60_000);
+    assert!(recent_changes(&fleet, (&clock, now), MAX_CHANGES, |_| false).is_empty());
+    let changes = recent_changes(&fleet, (&clock, now), MAX_CHANGES, Change::is_of_health);
     let nodes: Vec<&str> = changes.iter().map(|change| change.node.as_str()).collect();
     assert_eq!((nodes.len(), nodes[0], nodes[29]), (MAX_CHANGES, "n39", "n10"));
     assert_eq!(changes[0].entry.text, "Layout state: applied -> blocked");

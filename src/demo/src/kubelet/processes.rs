@@ -107,7 +107,8 @@ impl RunningPod {
             })
         };
         let busy = i64::from(workload.busy);
-        let processes = devices.iter().map(|device| {
+        let used = devices.iter().filter(|_| !workload.program.is_empty());
+        let processes = used.map(|device| {
             let pid = pid();
             let device = device.arguments.clone();
             RunningProcess { pid, device, started: false, percent: busy, random: u64::from(pid) }
