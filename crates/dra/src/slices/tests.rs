@@ -16,11 +16,17 @@ struct Case {
     inventory: Inventory,
     covered: BTreeSet<PciAddress>,
     claimed: BTreeSet<DeviceName>,
+    faulty: BTreeSet<DeviceName>,
 }
 
 impl Case {
     fn new(devices: impl IntoIterator<Item = Device>) -> Self {
-        Self { inventory: node(devices), covered: BTreeSet::new(), claimed: BTreeSet::new() }
+        Self {
+            inventory: node(devices),
+            covered: BTreeSet::new(),
+            claimed: BTreeSet::new(),
+            faulty: BTreeSet::new(),
+        }
     }
 
     fn slices(&self) -> Vec<ResourceSlice> {
@@ -30,6 +36,7 @@ impl Case {
             inventory: &self.inventory,
             covered: &self.covered,
             claimed: &self.claimed,
+            faulty: &self.faulty,
             pcie_roots: &roots,
         }
         .slices()
