@@ -147,7 +147,7 @@ const CLAIMS: Section = Section {
     text: "Agents expose these metrics with `--dra` and `--metrics-listen`. Counters start at 0 with the process. Each claim of a call counts once.",
     labels: &[
         ("call", "", "`prepare`, `unprepare`"),
-        ("result", "", "`succeeded`, `failed`"),
+        ("result", "", "`success`, `error`"),
         ("state", "", "`preparing`, `prepared`"),
     ],
 };

@@ -219,6 +219,13 @@ fn devices_of_an_unhealthy_gpu_are_tainted_with_its_state() {
     state.geometry = Completeness::Partial;
     assert!(case.taints().values().all(|one| one == "octavo.dev/unhealthy=partitions-unknown"));
     assert_eq!(case.taints().len(), 25);
+    // An error that a device reported does not hide the state of its GPU.
+    let faulty = "gpu-0000-01-00-0-mig-3g40gb-9-4";
+    case.faulty.insert(faulty.parse().unwrap());
+    assert!(case.taints().values().all(|one| one == "octavo.dev/unhealthy=partitions-unknown"));
+    case.inventory = node([partitioned("0000:01:00.0", A100, &[])]);
+    let taint = "octavo.dev/unhealthy=reported-error".to_owned();
+    assert_eq!(case.taints(), [("-mig-3g40gb-9-4".to_owned(), taint)].into());
 }
 
 #[test]

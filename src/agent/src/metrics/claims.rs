@@ -43,7 +43,7 @@ impl ClaimMetrics {
         };
         // Initialize all series to 0, so that the first call shows as an increase.
         for call in CALLS {
-            for result in ["succeeded", "failed"] {
+            for result in ["success", "error"] {
                 drop(new.calls.get_or_create(&[("call", call), ("result", result)]));
             }
             drop(new.duration.get_or_create(&[("call", call)]));
@@ -53,7 +53,7 @@ impl ClaimMetrics {
 
     /// Records a call of the kubelet for one claim.
     pub(crate) fn record(&self, call: &'static str, succeeded: bool, took: Duration) {
-        let result = if succeeded { "succeeded" } else { "failed" };
+        let result = if succeeded { "success" } else { "error" };
         self.calls.get_or_create(&[("call", call), ("result", result)]).inc();
         self.duration.get_or_create(&[("call", call)]).observe(took.as_secs_f64());
     }
@@ -106,9 +106,9 @@ mod tests {
         metrics.record(UNPREPARE, true, Duration::ZERO);
         let text = exposition::write(&metrics.registry(), std::iter::empty()).unwrap().1;
         for sample in [
-            "octavo_claim_calls_total{call=\"prepare\",result=\"succeeded\"} 1",
-            "octavo_claim_calls_total{call=\"prepare\",result=\"failed\"} 1",
-            "octavo_claim_calls_total{call=\"unprepare\",result=\"failed\"} 0",
+            "octavo_claim_calls_total{call=\"prepare\",result=\"success\"} 1",
+            "octavo_claim_calls_total{call=\"prepare\",result=\"error\"} 1",
+            "octavo_claim_calls_total{call=\"unprepare\",result=\"error\"} 0",
             "octavo_claim_call_duration_seconds_sum{call=\"prepare\"} 40.3",
             "octavo_claims{state=\"prepared\"} 0.0",
         ] {

@@ -42,6 +42,22 @@ fn status(name: &str) -> String {
     format!("{CLAIMS}/{name}/status")
 }
 
+/// Permissions of the agent on Kubernetes 1.35, where the API server does not check these subresources.
+const BEFORE_1_36: &str = "
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: before-1.36}
+rules:
+- {apiGroups: [resource.k8s.io], resources: [resourceclaims/driver], verbs: ['arbitrary-node:patch']}
+- {apiGroups: [resource.k8s.io], resources: [resourceclaims/binding], verbs: [patch]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: before-1.36}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: before-1.36}
+subjects: [{kind: ServiceAccount, name: octavo-agent, namespace: octavo-system}]
+";
+
 /// The agent's request.
 fn applied(name: &str, entries: &[Value]) -> ApiRequest {
     let body = json!({
@@ -68,6 +84,10 @@ async fn status_of_claims_is_limited_to_devices_of_own_node_and_driver() {
     agent.expect_eventually(&own, Allowed).await;
     let words = DeniedByPolicy("only the status of devices of this node and of the driver");
     let other = applied("b", &[entry(DRIVER, "node-b", "gpu")]);
+    // The API server's own check.
+    let answer = agent.send(&other).await;
+    assert!(answer.code == 422 && answer.text.contains("arbitrary-node:patch"), "{answer:?}");
+    cluster.apply(BEFORE_1_36);
     agent.expect_eventually(&other, words).await;
     let nothing = ApiRequest::patch(&status("a"), json!({"status": {"devices": []}}));
     let emptied = ApiRequest::patch(
@@ -77,7 +97,9 @@ async fn status_of_claims_is_limited_to_devices_of_own_node_and_driver() {
         ]}}),
     );
     let allocation = json!({"status": {"allocation": null}});
-    let network = applied("a", &[entry(NETWORK, "node-a", "nic")]);
+    let mut network = entry(NETWORK, "node-a", "nic");
+    network["data"] = json!({"uuid": "GPU-2"});
+    let network = applied("a", &[network]);
     for (what, request, verdict) in [
         ("its own", own.clone(), Allowed),
         ("its own is removed", applied("a", &[]), Allowed),

@@ -32,29 +32,20 @@ fn words(status: &str, reason: &str) -> Option<(String, String)> {
     Some((status.to_owned(), reason.to_owned()))
 }
 
-/// Also allocates the claim a device of another driver, whose status that driver wrote.
-fn add_network_device(rig: &ClaimRig, claim: &Claim) -> Value {
-    let device = json!({"driver": NETWORK, "pool": "net", "device": "nic-0"});
-    let mut entry = device.clone();
-    entry["data"] = json!({"address": "192.0.2.1"});
-    let mut result = device;
-    result["request"] = json!("gpu");
-    let patch = json!([
-        {"op": "add", "path": "/status/allocation/devices/results/-", "value": result},
-        {"op": "add", "path": "/status/devices", "value": [entry.clone()]},
-    ]);
-    let patch = patch.to_string();
-    rig.api.kubectl(&[
-        "patch",
-        "resourceclaim",
-        &claim.name,
-        "-n",
-        rig.namespace(),
-        "--subresource=status",
-        "--type=json",
-        "-p",
-        &patch,
-    ]);
+/// Allocates the claim a device of the node, and one of another driver, whose status that driver wrote.
+fn allocate(rig: &ClaimRig, claim: &Claim, device: &str) -> Value {
+    let result = |driver: &str, pool: &str, device: &str| json!({"request": "gpu", "driver": driver, "pool": pool, "device": device});
+    let results = [result("gpu.octavo.dev", &rig.pool(), device), result(NETWORK, "net", "nic-0")];
+    let entry = json!({
+        "driver": NETWORK, "pool": "net", "device": "nic-0", "data": {"address": "192.0.2.1"},
+    });
+    let status = json!({"status": {
+        "allocation": {"devices": {"results": results}}, "devices": [entry.clone()],
+    }});
+    let name = ["patch", "resourceclaim", &claim.name, "-n", rig.namespace()];
+    let status = status.to_string();
+    let patch = ["--subresource=status", "--type=merge", "-p", &status];
+    rig.api.kubectl(&[&name[..], &patch].concat());
     entry
 }
 
@@ -63,8 +54,8 @@ fn status_of_a_claim_describes_its_device_until_it_is_released() {
     let rig = ClaimRig::new(Api::shared(), ONE);
     let mut agent = rig.start(&[]);
     let device = rig.device("3g.20gb", 4);
-    let claim = rig.claim("train", &[&device]);
-    let foreign = add_network_device(&rig, &claim);
+    let claim = rig.claim("train", &[]);
+    let foreign = allocate(&rig, &claim, &device);
     rig.prepare(&claim).unwrap();
     eventually("the status", || ready(&rig, &claim) == words("True", "Prepared"));
     let all = entries(&rig, &claim);
@@ -156,7 +147,7 @@ fn claim_is_in_metrics_and_usage_before_and_after_the_kubelet_lists_its_pod() {
     let claim = rig.claim("train", &[&device]);
     rig.prepare(&claim).unwrap();
     has("octavo_claims{state=\"prepared\"} 1.0");
-    has("octavo_claim_calls_total{call=\"prepare\",result=\"succeeded\"} 1");
+    has("octavo_claim_calls_total{call=\"prepare\",result=\"success\"} 1");
     let gi = rig.inventory().devices[0].mig.compute_instances().next().unwrap().0.id;
     let allocated = |pod: &str, container: &str| {
         let namespace = rig.namespace();
@@ -170,7 +161,7 @@ fn claim_is_in_metrics_and_usage_before_and_after_the_kubelet_lists_its_pod() {
     rig.unprepare(&claim).unwrap();
     kubelet.ended("train-0");
     has("octavo_claims{state=\"prepared\"} 0.0");
-    has("octavo_claim_calls_total{call=\"unprepare\",result=\"succeeded\"} 1");
+    has("octavo_claim_calls_total{call=\"unprepare\",result=\"success\"} 1");
     rig.await_geometry(&[]);
 }
 
