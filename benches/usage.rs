@@ -117,6 +117,7 @@ fn node(pods: u32, has_record: bool) -> Node {
             container: "main".to_owned(),
             resource: "nvidia.com/gpu".to_owned(),
             device_id: format!("{}::{}", uuid(number % GPUS), number / GPUS),
+            claim: None,
         },
         uid: has_record.then(|| format!("uid-{number}")),
     };

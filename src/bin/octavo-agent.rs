@@ -16,8 +16,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use octavo_agent::liveness::Liveness;
 use octavo_agent::metrics::LayoutMetrics;
-use octavo_agent::metrics::serve::MetricsServer;
-use octavo_agent::metrics::usage::UsageMetrics;
+use octavo_agent::metrics::serve::{MetricsServer, MetricsSources};
 use octavo_agent::metrics::vendors::VendorMetrics;
 use octavo_agent::partitioning::Partitioning;
 use octavo_agent::settings::{AgentSettings, Cleanup, Schedule, UplinkSettings};
@@ -34,14 +33,6 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 use tokio::task::{JoinError, JoinSet};
 use tracing::{info, warn};
-
-/// Sources of the served metrics.
-struct MetricsSources {
-    applies: LayoutMetrics,
-    usage: Option<UsageMetrics>,
-    vendors: Option<VendorMetrics>,
-    liveness: Liveness,
-}
 
 fn main() -> ExitCode {
     if let Some(child) = child() {
@@ -94,6 +85,10 @@ async fn operate(
     let hand_off = node::hand_off(settings, node.as_ref(), labels.mig_strategy, &mut tasks)?;
     let (partitioning, dra) =
         node::dra(settings, node.as_ref(), &hardware, partitioning, &mut tasks);
+    let (dra, claim_metrics, claim_backend) = match dra {
+        Some(parts) => (Some(parts.publisher), Some(parts.metrics), Some(parts.backend)),
+        None => (None, None, None),
+    };
     let (mut sink, cluster) = node::outputs(settings, node, level, once)?;
     let outputs = Outputs {
         dra,
@@ -115,7 +110,7 @@ async fn operate(
         };
     };
     let (embedded, partitioning) = sharing_backend::start(settings, partitioning, &mut tasks);
-    let backend = embedded.or(hand_off);
+    let backend = embedded.or(hand_off).or(claim_backend);
     let (outbox, uplink) = settings.uplink.as_ref().map(uplink).unzip();
     // Tasks that end by themselves when the agent does, and are awaited.
     let mut leaving = JoinSet::new();
@@ -124,11 +119,13 @@ async fn operate(
     }
     let applies = partitioning.as_ref().map(|one| one.metrics().clone());
     let liveness = Liveness::new(interval);
-    let views = node::observe(settings, &hardware, pods, &mut tasks);
+    let claims = partitioning.as_ref().and_then(Partitioning::claims);
+    let views = node::observe(settings, &hardware, (pods, claims.clone()), &mut tasks);
     let served = MetricsSources {
         applies: applies.unwrap_or_default(),
         usage: (views.as_ref()).map(|views| node::usage_metrics(settings, views)),
         vendors: Some(VendorMetrics::new(hardware.clone())),
+        claims: claim_metrics,
         liveness: liveness.clone(),
     };
     let metrics = metrics(settings.metrics, served, &mut leaving).await?;
@@ -214,6 +211,7 @@ async fn clean_up(
                 applies: LayoutMetrics::default(),
                 usage: None,
                 vendors: None,
+                claims: None,
                 liveness: liveness.clone(),
             };
             metrics(settings.metrics, served, &mut leaving).await?
@@ -243,13 +241,13 @@ async fn toggle_log_level(level: LogLevelHandle, mut toggles: Signal) {
 /// Starts the metrics server, which stops when the returned sender is dropped.
 async fn metrics(
     address: Option<SocketAddr>,
-    MetricsSources { applies, usage, vendors, liveness }: MetricsSources,
+    sources: MetricsSources,
     leaving: &mut JoinSet<()>,
 ) -> Result<Option<oneshot::Sender<()>>, Box<dyn Error>> {
     let Some(address) = address else {
         return Ok(None);
     };
-    let server = MetricsServer::listen(address, applies, usage, vendors, liveness).await;
+    let server = MetricsServer::listen(address, sources).await;
     let server = server.map_err(|error| format!("cannot serve metrics on {address}: {error}"))?;
     let (stop, stopped) = oneshot::channel();
     leaving.spawn(server.run(stopped));

@@ -7,8 +7,8 @@ use octavo_kubelet::proto::pod_resources::pod_resources_lister_server::{
     PodResourcesLister, PodResourcesListerServer,
 };
 use octavo_kubelet::proto::pod_resources::{
-    ContainerDevices, ContainerResources, ListPodResourcesRequest, ListPodResourcesResponse,
-    PodResources,
+    ClaimResource, ContainerDevices, ContainerResources, DynamicResource, ListPodResourcesRequest,
+    ListPodResourcesResponse, PodResources,
 };
 use tokio::sync::oneshot;
 use tokio_stream::wrappers::UnixListenerStream;
@@ -19,8 +19,16 @@ use crate::node::Node;
 use crate::sockets::listen_as_old;
 use crate::time_limits::TIME_LIMIT;
 
-/// Namespace and name of a pod, and its partition.
-type Allocation = (String, String, String);
+/// A pod and its partition.
+#[derive(Clone)]
+struct Allocation {
+    namespace: String,
+    pod: String,
+    /// ID of a device plugin, or `<pool>/<device>` for a claim.
+    device: String,
+    /// Name of the claim.
+    claim: Option<String>,
+}
 
 /// Stopped when dropped.
 pub(crate) struct Kubelet {
@@ -37,17 +45,32 @@ impl PodResourcesLister for PodLister {
         _: Request<ListPodResourcesRequest>,
     ) -> Result<Response<ListPodResourcesResponse>, Status> {
         let allocations = self.0.lock().unwrap().clone();
-        let pods = allocations.into_iter().map(|(namespace, name, device)| {
-            let devices = vec![ContainerDevices {
-                resource_name: "nvidia.com/mig-3g.20gb".to_owned(),
-                device_ids: vec![device],
-            }];
-            let container = ContainerResources {
-                name: "main".to_owned(),
-                devices,
-                dynamic_resources: Vec::new(),
+        let pods = allocations.into_iter().map(|Allocation { namespace, pod, device, claim }| {
+            let container = match claim {
+                Some(claim) => {
+                    let (pool, device) = device.rsplit_once('/').unwrap();
+                    let device = ClaimResource {
+                        driver_name: "gpu.octavo.dev".to_owned(),
+                        pool_name: pool.to_owned(),
+                        device_name: device.to_owned(),
+                    };
+                    let claim = DynamicResource {
+                        claim_name: claim,
+                        claim_namespace: namespace.clone(),
+                        claim_resources: vec![device],
+                    };
+                    (Vec::new(), vec![claim])
+                }
+                None => {
+                    let resource_name = "nvidia.com/mig-3g.20gb".to_owned();
+                    let devices = ContainerDevices { resource_name, device_ids: vec![device] };
+                    (vec![devices], Vec::new())
+                }
             };
-            PodResources { name, namespace, containers: vec![container] }
+            let (devices, dynamic_resources) = container;
+            let name = "main".to_owned();
+            let container = ContainerResources { name, devices, dynamic_resources };
+            PodResources { name: pod, namespace, containers: vec![container] }
         });
         Ok(Response::new(ListPodResourcesResponse { pod_resources: pods.collect() }))
     }
@@ -82,13 +105,23 @@ impl Kubelet {
 
     /// Allocates a partition to a pod.
     pub(crate) fn give(&self, namespace: &str, pod: &str, device: &str) {
-        let allocation = (namespace.to_owned(), pod.to_owned(), device.to_owned());
+        self.push(namespace, pod, device, None);
+    }
+
+    /// Lists a device of a pool for the claim of a pod.
+    pub(crate) fn give_claimed(&self, namespace: &str, pod: &str, claim: &str, device: &str) {
+        self.push(namespace, pod, device, Some(claim.to_owned()));
+    }
+
+    fn push(&self, namespace: &str, pod: &str, device: &str, claim: Option<String>) {
+        let (namespace, pod, device) = (namespace.to_owned(), pod.to_owned(), device.to_owned());
+        let allocation = Allocation { namespace, pod, device, claim };
         self.allocations.lock().unwrap().push(allocation);
     }
 
     /// Removes a pod.
     pub(crate) fn ended(&self, pod: &str) {
         let mut allocations = self.allocations.lock().unwrap();
-        allocations.retain(|(_, name, _)| name != pod);
+        allocations.retain(|one| one.pod != pod);
     }
 }

@@ -9,12 +9,13 @@
 //! claim of what Octavo created, never of what exists: every decision compares it with the inventory.
 
 mod preparation;
+mod status;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use octavo_model::catalog::Placement;
-use octavo_model::claim::{ClaimKey, ClaimUid};
-use octavo_model::holder::{Holder, HolderDetails};
+use octavo_model::claim::{ClaimKey, ClaimRef, ClaimUid};
+use octavo_model::holder::{DeviceAllocation, Holder, HolderDetails};
 use octavo_model::id::PciAddress;
 use octavo_model::inventory::{
     Condition, Device, GpuInstance, Inventory, MigMode, MigState, NvmlState,
@@ -25,6 +26,8 @@ use octavo_planner::plan::is_in_use;
 use serde::{Deserialize, Serialize};
 
 pub use self::preparation::{NodeState, Preparation, PrepareError};
+pub use self::status::{ClaimStatuses, DeviceData, DeviceProblem, DeviceStatus, problem};
+use crate::DRIVER;
 use crate::device::{DeviceName, DraDevice, DraDeviceKind};
 
 /// A claim as the API server stores it, with the devices of this driver only.
@@ -103,6 +106,13 @@ pub struct PreparedDevice {
     pub device: DraDevice,
     /// True if Octavo created the instance, and destroys it after the claim.
     pub created: bool,
+}
+
+impl PreparedClaim {
+    /// The namespace and name.
+    pub fn reference(&self) -> ClaimRef {
+        ClaimRef { namespace: self.namespace.clone(), name: self.name.clone() }
+    }
 }
 
 impl PreparedDevice {
@@ -243,6 +253,31 @@ impl PreparedClaims {
         holders
     }
 
+    /// Returns the devices of claims of `pool` as allocations without a pod: those of each claim that `listed`, the
+    /// allocations that the kubelet lists, does not have.
+    pub fn unlisted_allocations(
+        &self,
+        listed: &[DeviceAllocation],
+        pool: &str,
+    ) -> Vec<DeviceAllocation> {
+        let is_listed =
+            |claim: &ClaimRef| listed.iter().any(|one| one.claim.as_ref() == Some(claim));
+        let claims = self.claims.values().map(|claim| (claim, claim.reference()));
+        let unlisted = claims.filter(|(_, reference)| !is_listed(reference));
+        let allocations = unlisted.flat_map(|(claim, reference)| {
+            let held = claim.devices.iter().filter(|one| one.is_held(claim.state));
+            held.map(move |one| DeviceAllocation {
+                namespace: reference.namespace.clone(),
+                pod: String::new(),
+                container: String::new(),
+                resource: DRIVER.to_owned(),
+                device_id: format!("{pool}/{}", one.device.name()),
+                claim: Some(reference.clone()),
+            })
+        });
+        allocations.collect()
+    }
+
     /// Returns the devices of claims, and those whose instances Octavo created for claims that ended. Instances of other
     /// devices were created outside of claims.
     pub fn device_names(&self) -> BTreeSet<DeviceName> {
@@ -296,8 +331,8 @@ fn holders_of(claim: &PreparedClaim, device: &DraDevice, gpu: &Device) -> Vec<Ho
         gpu_instance,
         compute_instance: None,
         details: HolderDetails {
-            // Not a pod: a drain cannot evict the claim.
-            command: Some(format!("resource claim {}/{}", claim.namespace, claim.name)),
+            // Without its pods, which only the kubelet knows.
+            claim: Some(claim.reference()),
             ..HolderDetails::default()
         },
     };

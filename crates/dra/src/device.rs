@@ -7,9 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::str::FromStr;
 
-use octavo_model::catalog::Placement;
+use octavo_model::catalog::{Placement, ProfileCatalog};
 use octavo_model::id::{PciAddress, is_label_name};
-use octavo_model::inventory::{Condition, Device, Inventory, Mig, MigMode, Vendor};
+use octavo_model::inventory::{Condition, Device, GpuInstance, Inventory, Mig, MigMode, Vendor};
 use octavo_model::profile::ProfileName;
 use serde::{Deserialize, Serialize};
 use serde_with::{DeserializeFromStr, SerializeDisplay};
@@ -80,6 +80,21 @@ impl FromStr for DeviceName {
 }
 
 impl DraDevice {
+    /// Device of an instance of the GPU at `pci`; `None` if its profile is not in the catalog.
+    pub fn from_instance(
+        pci: PciAddress,
+        catalog: &ProfileCatalog,
+        instance: &GpuInstance,
+    ) -> Option<Self> {
+        let profile = catalog.by_id(instance.profile_id)?;
+        let what = DraDeviceKind::Partition {
+            profile_id: profile.id,
+            profile: profile.name.clone(),
+            placement: instance.placement,
+        };
+        Some(Self { pci, what })
+    }
+
     /// Name of the device: `gpu-0000-1b-00-0`, or `gpu-0000-1b-00-0-mig-1g10gb-19-2` with the profile, its id and the
     /// first slice. Minor numbers and indices are not part of it, because they change.
     pub fn name(&self) -> DeviceName {

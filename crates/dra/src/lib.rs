@@ -1,6 +1,7 @@
 //! Dynamic Resource Allocation on one node: [`device`] names the devices that claims can be allocated, [`slices`]
 //! describes them for the scheduler, and [`claims`] decides how claims are prepared and released.
 
+pub mod allocations;
 mod attributes;
 pub mod claims;
 mod counters;

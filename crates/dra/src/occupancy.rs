@@ -28,15 +28,34 @@ const FOREIGN_PARTITION: &str = "foreign-partition";
 /// The driver does not report all partitions.
 const PARTITIONS_UNKNOWN: &str = "partitions-unknown";
 
+/// Returns the state of an unhealthy GPU; `None` if containers can use it.
+pub(crate) fn unhealthy_state(device: &Device, nvml: &NvmlState) -> Option<DeviceState> {
+    let state = device.state(nvml);
+    let is_usable = matches!(state, DeviceState::Ok | DeviceState::Partial | DeviceState::NotRead);
+    (!is_usable).then_some(state)
+}
+
 /// Returns the taint of all devices of an unhealthy GPU.
 pub(crate) fn unhealthy(device: &Device, nvml: &NvmlState) -> Option<DeviceTaint> {
-    let state = device.state(nvml);
-    if !matches!(state, DeviceState::Ok | DeviceState::Partial | DeviceState::NotRead) {
+    if let Some(state) = unhealthy_state(device, nvml) {
         return Some(taint(UNHEALTHY, state.as_str()));
     }
     let mig = device.mig.state();
     let unknown = mig.is_some_and(|mig| mig.geometry == Completeness::Partial);
     unknown.then(|| taint(UNHEALTHY, PARTITIONS_UNKNOWN))
+}
+
+/// Value of the taint of a device that reported an error which the state of its GPU does not show.
+const REPORTED_ERROR: &str = "reported-error";
+
+/// Returns the taint of a device of an unhealthy GPU, or of one that reported an error.
+pub(crate) fn unhealthy_or_faulty(
+    unhealthy: Option<&DeviceTaint>,
+    device: &DeviceName,
+    faulty: &BTreeSet<DeviceName>,
+) -> Option<DeviceTaint> {
+    let reported = || faulty.contains(device).then(|| taint(UNHEALTHY, REPORTED_ERROR));
+    unhealthy.cloned().or_else(reported)
 }
 
 /// Returns the taint of a whole GPU that a process uses although no claim holds it.
@@ -67,15 +86,8 @@ impl ForeignPartition {
         let instances = state.gpu_instances.iter();
         instances
             .filter(|instance| {
-                let profile = state.catalog.by_id(instance.profile_id);
-                !profile.is_some_and(|profile| {
-                    let what = DraDeviceKind::Partition {
-                        profile_id: profile.id,
-                        profile: profile.name.clone(),
-                        placement: instance.placement,
-                    };
-                    claimed.contains(&DraDevice { pci: device.pci, what }.name())
-                })
+                let own = DraDevice::from_instance(device.pci, &state.catalog, instance);
+                !own.is_some_and(|own| claimed.contains(&own.name()))
             })
             .map(|instance| {
                 let is_in_use = is_in_use(device, &[], instance);

@@ -110,6 +110,7 @@ mod tests {
             inventory: &inventory,
             covered: &BTreeSet::new(),
             claimed: &BTreeSet::new(),
+            faulty: &BTreeSet::new(),
             pcie_roots: &BTreeMap::new(),
         }
         .slices();

@@ -24,7 +24,9 @@ use crate::attributes::{
 };
 use crate::counters::{Counters, MEMORY};
 use crate::device::{DeviceName, DraDevice, DraDeviceKind, devices_of};
-use crate::occupancy::{ForeignPartition, occupied_gpu, occupied_partition, unhealthy};
+use crate::occupancy::{
+    ForeignPartition, occupied_gpu, occupied_partition, unhealthy, unhealthy_or_faulty,
+};
 use crate::order::ordered;
 
 /// Maximum devices of a slice in which one has taints or counters. Source: Kubernetes `api/resource/v1`,
@@ -48,6 +50,8 @@ pub struct NodeDevices<'a> {
     pub covered: &'a BTreeSet<PciAddress>,
     /// The devices that prepared claims hold.
     pub claimed: &'a BTreeSet<DeviceName>,
+    /// The devices that reported an error which requires attention.
+    pub faulty: &'a BTreeSet<DeviceName>,
     /// PCIe root complex of each GPU, such as `pci0000:15`, where it is known.
     pub pcie_roots: &'a BTreeMap<PciAddress, String>,
 }
@@ -123,7 +127,10 @@ impl NodeDevices<'_> {
             name: name.to_string(),
             attributes: Some(of_gpu(device, around)),
             capacity: Some(capacities_of_gpu(device)).filter(|all| !all.is_empty()),
-            taints: taints(unhealthy, occupied_gpu(device, self.claimed)),
+            taints: taints(
+                unhealthy_or_faulty(unhealthy.as_ref(), &name, self.faulty),
+                occupied_gpu(device, self.claimed),
+            ),
             ..ApiDevice::default()
         }
     }
@@ -147,15 +154,19 @@ impl NodeDevices<'_> {
                 placement,
             };
             let occupied = occupied_partition(profile.id, placement, &foreign, &counters);
+            let name = DraDevice { pci: device.pci, what }.name();
             ApiDevice {
-                name: DraDevice { pci: device.pci, what }.name().to_string(),
+                name: name.to_string(),
                 attributes: Some(of_partition(device, around, profile, placement)),
                 capacity: Some(capacities_of_partition(profile)),
                 consumes_counters: Some(vec![DeviceCounterConsumption {
                     counter_set: set.clone(),
                     counters: named(&counters, &counters.used_by(profile.id, placement)),
                 }]),
-                taints: taints(unhealthy.clone(), occupied),
+                taints: taints(
+                    unhealthy_or_faulty(unhealthy.as_ref(), &name, self.faulty),
+                    occupied,
+                ),
                 ..ApiDevice::default()
             }
         });

@@ -156,7 +156,9 @@ impl UsageProbe for NodeProbe {
         let Some(kubelet) = &self.kubelet else {
             return Ok(found);
         };
-        let pods = holder::holders_from_allocations(&kubelet.allocations()?, devices);
+        let mut allocations = kubelet.allocations()?;
+        octavo_dra::allocations::with_uuids(&mut allocations, devices);
+        let pods = holder::holders_from_allocations(&allocations, devices);
         match pods.unassigned.iter().find(|one| is_gpu_resource(&one.resource)) {
             None => {
                 found.extend(pods.holders);
@@ -224,7 +226,7 @@ impl Kubelet {
 }
 
 /// Returns whether a resource consists of GPUs or partitions, by name. NVIDIA has other resources, such as network
-/// cards.
+/// cards. Octavo's claims have devices at known places, so that one which does not exist is none of the others.
 fn is_gpu_resource(resource: &str) -> bool {
     resource == "gpu.nvidia.com"
         || resource.starts_with("nvidia.com/gpu")

@@ -3,6 +3,7 @@
 pub mod access_review;
 pub mod aggregator_access;
 mod backoff;
+pub mod claim_status;
 pub mod client;
 pub mod cluster;
 pub mod diagnostics;

@@ -198,6 +198,7 @@ mod tests {
             container: "main".to_owned(),
             resource: "nvidia.com/gpu".to_owned(),
             device_id: id.to_owned(),
+            claim: None,
         }
     }
 

@@ -158,6 +158,7 @@ impl AllocationReader {
             container: entry.container.to_owned(),
             resource: entry.resource.to_owned(),
             device_id: entry.id.to_owned(),
+            claim: None,
         }
     }
 }

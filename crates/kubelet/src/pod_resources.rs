@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use jiff::Timestamp;
+use octavo_model::claim::ClaimRef;
 pub use octavo_model::holder::DeviceAllocation;
 use octavo_node::sharing::ledger::RESTART_TIMEOUT;
 use thiserror::Error;
@@ -25,8 +26,8 @@ use crate::unix_channel::{self, ConnectError};
 
 /// Prefix of NVIDIA's resource names, such as `nvidia.com/gpu` and `nvidia.com/mig-1g.10gb`.
 const NVIDIA_RESOURCE_PREFIX: &str = "nvidia.com/";
-/// NVIDIA's DRA driver, which allocates GPUs and partitions to resource claims. Source: dra-driver-nvidia-gpu.
-const NVIDIA_DRA_DRIVER: &str = "gpu.nvidia.com";
+/// DRA drivers that allocate GPUs and partitions to resource claims: NVIDIA's and Octavo's. Source: dra-driver-nvidia-gpu.
+const DRA_DRIVERS: [&str; 2] = ["gpu.nvidia.com", "gpu.octavo.dev"];
 /// Size limit of a response in bytes. A node's few hundred pods take some ten kilobytes. The socket belongs to root, so
 /// the limit protects against errors and not against attacks.
 const MAX_RESPONSE_BYTES: usize = 4 << 20;
@@ -72,8 +73,8 @@ pub enum PodResourcesError {
 /// Returns the allocations of NVIDIA devices to containers, from the kubelet that listens at `socket`, within
 /// `deadline`.
 ///
-/// Includes all resources whose names start with `nvidia.com/`, and devices that `gpu.nvidia.com` allocated to resource
-/// claims, whose IDs are `<pool>/<device>`.
+/// Includes all resources whose names start with `nvidia.com/`, and devices that `gpu.nvidia.com` or `gpu.octavo.dev`
+/// allocated to resource claims, whose IDs are `<pool>/<device>`.
 ///
 /// An error means that the allocations are unknown, which counts as in use. The exception is
 /// [`PodResourcesError::Absent`], which means a machine without a kubelet. A missing socket in an existing directory is
@@ -181,35 +182,41 @@ fn devices(response: ListPodResourcesResponse) -> Vec<DeviceAllocation> {
     for pod in response.pod_resources {
         for container in pod.containers {
             let devices = allocated_devices(&container);
-            all.extend(devices.map(|(resource, device_id)| DeviceAllocation {
+            all.extend(devices.map(|(resource, device_id, claim)| DeviceAllocation {
                 namespace: pod.namespace.clone(),
                 pod: pod.name.clone(),
                 container: container.name.clone(),
                 resource: resource.to_owned(),
                 device_id,
+                claim,
             }));
         }
     }
     all
 }
 
-/// Returns resource and ID of every NVIDIA device allocated to the container.
-fn allocated_devices(container: &ContainerResources) -> impl Iterator<Item = (&str, String)> {
+/// Returns resource, ID and claim of every NVIDIA device allocated to the container.
+fn allocated_devices(
+    container: &ContainerResources,
+) -> impl Iterator<Item = (&str, String, Option<ClaimRef>)> {
     let by_plugin = container.devices.iter();
     let by_plugin = by_plugin
         .filter(|devices| is_nvidia_resource(&devices.resource_name))
         .flat_map(|devices| {
             let ids = devices.device_ids.iter().cloned();
-            ids.map(|id| (devices.resource_name.as_str(), id))
+            ids.map(|id| (devices.resource_name.as_str(), id, None))
         });
-    let claimed = container.dynamic_resources.iter();
-    let claimed = claimed
-        .flat_map(|resource| &resource.claim_resources)
-        .filter(|claimed| claimed.driver_name == NVIDIA_DRA_DRIVER)
-        .map(|claimed| {
-            let id = format!("{}/{}", claimed.pool_name, claimed.device_name);
-            (claimed.driver_name.as_str(), id)
-        });
+    let claims = container.dynamic_resources.iter();
+    let claimed = claims.flat_map(|claim| {
+        let devices = claim.claim_resources.iter();
+        let ours = devices.filter(|device| DRA_DRIVERS.contains(&device.driver_name.as_str()));
+        ours.map(|device| {
+            let id = format!("{}/{}", device.pool_name, device.device_name);
+            let namespace = claim.claim_namespace.clone();
+            let claim = ClaimRef { namespace, name: claim.claim_name.clone() };
+            (device.driver_name.as_str(), id, Some(claim))
+        })
+    });
     by_plugin.chain(claimed)
 }
 

@@ -3,7 +3,9 @@
 use std::fmt;
 use std::str::FromStr;
 
+use serde::{Deserialize, Serialize};
 use serde_with::{DeserializeFromStr, SerializeDisplay};
+use utoipa::ToSchema;
 
 use crate::id::{ParseError, is_label_name};
 
@@ -13,6 +15,16 @@ use crate::id::{ParseError, is_label_name};
     Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, SerializeDisplay, DeserializeFromStr,
 )]
 pub struct ClaimUid(String);
+
+/// Namespace and name of a resource claim.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
+#[schema(as = ResourceClaim)]
+pub struct ClaimRef {
+    /// Namespace, which is that of its pods.
+    pub namespace: String,
+    /// Name.
+    pub name: String,
+}
 
 /// A resource claim. A claim that is created again under the same name has another UID.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -29,6 +41,19 @@ impl ClaimUid {
     /// The UID as text.
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+}
+
+impl ClaimKey {
+    /// The namespace and name.
+    pub fn reference(&self) -> ClaimRef {
+        ClaimRef { namespace: self.namespace.clone(), name: self.name.clone() }
+    }
+}
+
+impl fmt::Display for ClaimRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
     }
 }
 

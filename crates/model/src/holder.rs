@@ -9,6 +9,7 @@ use serde_with::skip_serializing_none;
 use utoipa::ToSchema;
 
 pub use self::pods::{DeviceAllocation, PodHolders, holders_from_allocations};
+use crate::claim::ClaimRef;
 use crate::id::PciAddress;
 use crate::inventory::{Device, Inventory, Process, ProcessKind};
 
@@ -38,6 +39,8 @@ pub struct HolderDetails {
     pub since: Option<String>,
     /// Pod of the process.
     pub pod: Option<Pod>,
+    /// Resource claim that was allocated the device.
+    pub claim: Option<ClaimRef>,
 }
 
 /// Pod of a process. Fields that only Kubernetes knows are absent if it was not queried.
@@ -70,11 +73,19 @@ impl Holder {
         }
     }
 
-    /// Returns `true` if it is a pod to which the kubelet allocated the device, rather than one of its processes: only
-    /// the kubelet reports pod names.
+    /// Returns `true` if it is a pod to which the kubelet allocated the device, or a resource claim, rather than one of
+    /// their processes: only the kubelet reports pod names.
     pub fn is_kubelet_allocation(&self) -> bool {
         let pod = self.details.pod.as_ref();
-        self.details.pid.is_none() && pod.is_some_and(|pod| pod.name.is_some())
+        let is_pod = pod.is_some_and(|pod| pod.name.is_some());
+        self.details.pid.is_none() && (is_pod || self.details.claim.is_some())
+    }
+
+    /// Returns `true` if `other` holds the same part of the device for the same resource claim.
+    pub fn has_same_claim(&self, other: &Self) -> bool {
+        self.details.claim.is_some()
+            && self.details.claim == other.details.claim
+            && (self.device, self.gpu_instance) == (other.device, other.gpu_instance)
     }
 
     /// Returns `true` if it is a pod without a process, and `process` is a process of the same pod on the same device.
@@ -108,16 +119,21 @@ pub fn merge_holders(mut named: Vec<Holder>, open: Vec<Holder>) -> Vec<Holder> {
 }
 
 /// Holders for texts: without allocations to a pod if a process of the pod on the same device is listed. The process gets
-/// the name of the container if all these allocations have the same. Decisions need all holders: another container of the
+/// the name of the container, and the resource claim, if all these allocations have the same. Decisions need all holders: another container of the
 /// pod may have no process yet.
 pub fn without_repeated_pods(holders: &[Holder]) -> Vec<Holder> {
     let repeated = |one: &Holder| holders.iter().any(|process| one.is_repeated_by(process));
     let mut shown: Vec<Holder> = holders.iter().filter(|one| !repeated(one)).cloned().collect();
     for process in &mut shown {
         let allocations = holders.iter().filter(|one| one.is_repeated_by(process));
+        let claims: BTreeSet<Option<&ClaimRef>> =
+            allocations.clone().map(|one| one.details.claim.as_ref()).collect();
         let containers: BTreeSet<Option<&String>> = allocations
             .filter_map(|one| Some(one.details.pod.as_ref()?.container.as_ref()))
             .collect();
+        if claims.len() == 1 {
+            process.details.claim = claims.first().copied().flatten().cloned();
+        }
         if containers.len() == 1
             && let (Some(Some(container)), Some(pod)) =
                 (containers.first(), &mut process.details.pod)
@@ -306,6 +322,36 @@ mod tests {
         assert_eq!(without_repeated_pods(&all), expected);
         // A process with a name is not an allocation.
         assert_eq!(all.iter().filter(|one| one.is_kubelet_allocation()).count(), 6);
+    }
+
+    #[test]
+    fn process_of_a_claim_has_its_claim() {
+        let claim = ClaimRef { namespace: "serving".to_owned(), name: "train".to_owned() };
+        let holder = |pid: Option<u32>, gpu_instance, claim: Option<&ClaimRef>| Holder {
+            device: PciAddress::new(0, 7, 0, 0).unwrap(),
+            gpu_instance,
+            compute_instance: None,
+            details: HolderDetails {
+                pid,
+                pod: Some(Pod {
+                    namespace: Some("serving".to_owned()),
+                    name: Some("chat-70b-0".to_owned()),
+                    ..Pod::default()
+                }),
+                claim: claim.cloned(),
+                ..HolderDetails::default()
+            },
+        };
+        let (allocated, process) =
+            (holder(None, Some(1), Some(&claim)), holder(Some(7), Some(1), None));
+        let shown = without_repeated_pods(&[allocated.clone(), process]);
+        assert_eq!(shown, [holder(Some(7), Some(1), Some(&claim))]);
+        // A claim without a pod is an allocation, and is that of its pod at the same place.
+        let mut alone = allocated.clone();
+        alone.details.pod = None;
+        assert!(alone.is_kubelet_allocation() && allocated.has_same_claim(&alone));
+        assert!(!holder(None, Some(2), Some(&claim)).has_same_claim(&alone));
+        assert!(!holder(None, Some(1), None).has_same_claim(&holder(None, Some(1), None)));
     }
 
     #[test]

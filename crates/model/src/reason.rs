@@ -85,6 +85,10 @@ pub enum Reason {
     SharingRefused,
     /// Another device plugin registered the same resource.
     DevicePluginConflict,
+    /// The kubelet can prepare resource claims.
+    ClaimsServed,
+    /// The kubelet cannot prepare resource claims, or one of them.
+    ClaimsNotServed,
     /// A device or partition is no longer allocated to pods.
     DeviceUnhealthy,
     /// A device or partition is allocated to pods again.
@@ -171,6 +175,8 @@ impl Reason {
             Self::SharingNotInForce => (Some("SharingNotInForce"), Severity::Warning),
             Self::SharingRefused => (Some("SharingRefused"), Severity::Warning),
             Self::DevicePluginConflict => (Some("DevicePluginConflict"), Severity::Warning),
+            Self::ClaimsServed => (None, Severity::Normal),
+            Self::ClaimsNotServed => (None, Severity::Warning),
             Self::DeviceUnhealthy => (Some("DeviceUnhealthy"), Severity::Warning),
             Self::DeviceHealthy => (Some("DeviceHealthy"), Severity::Normal),
             Self::MemoryOverShare => (Some("MemoryOverShare"), Severity::Warning),

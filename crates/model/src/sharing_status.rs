@@ -19,6 +19,8 @@ pub enum DeviceProvider {
     HandOff,
     /// The agent's built-in device plugin.
     Embedded,
+    /// The agent, to resource claims.
+    Dra,
 }
 
 /// Maximum number of resources that a node reports.
@@ -34,11 +36,12 @@ pub const MAX_CONFIG_BYTES: usize = 32 * 1024;
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[schema(as = Sharing)]
 pub struct SharingStatus {
-    /// Component that allocates devices: `hand-off` (NVIDIA's device plugin), `embedded` (the agent).
+    /// Component that allocates devices: `hand-off` (NVIDIA's device plugin), `embedded` (the agent), `dra` (the agent, to
+    /// resource claims).
     #[schema(value_type = String)]
     pub mode: Reported<DeviceProvider>,
     /// State: `sharing-in-force`, `sharing-pending`, `sharing-held`, `sharing-not-in-force`, `sharing-refused`,
-    /// `device-plugin-conflict`.
+    /// `device-plugin-conflict`, `claims-served`, `claims-not-served`.
     #[schema(value_type = String)]
     pub state: Reported<Reason>,
     /// Explanation for users; absent if there is nothing to explain.

@@ -12,6 +12,7 @@
 
 mod allocatable;
 mod bus;
+mod claims;
 mod control_groups;
 mod drivers;
 mod facts;
@@ -30,7 +31,7 @@ use std::str::FromStr;
 
 pub use facts::{
     ExaminedPaths, Facts, FeatureLabels, InstanceFiles, Kubelet, LayoutDevice, LayoutProgress,
-    Processes, RegisteredResources,
+    Processes, RegisteredResources, claim_service,
 };
 use octavo_model::id::PciAddress;
 use octavo_model::inventory::ApiVersion;
@@ -88,6 +89,8 @@ pub enum Check {
     ResourceOwners,
     /// Time-slicing of devices, and the configuration behind it.
     TimeSlicing,
+    /// The agent serves resource claims, and all of them are prepared.
+    ResourceClaims,
     /// Other software that partitions devices or writes labels here.
     OtherManagers,
     /// Octavo's labels match the hardware.
@@ -174,6 +177,7 @@ pub fn run_checks(facts: &Facts<'_>) -> Vec<Finding> {
     ];
     let mut all: Vec<Finding> = checks.iter().flat_map(|check| check(facts)).collect();
     all.extend([layout::finding(facts), control_groups::finding(facts), labels::finding(facts)]);
+    all.push(claims::finding(facts));
     all.sort_by_key(|finding| finding.check);
     all
 }

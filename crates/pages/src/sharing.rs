@@ -88,6 +88,9 @@ impl SharingSection {
                 Some(DeviceProvider::Embedded) => {
                     "Allocated by the built-in device plugin of the agent.".to_owned()
                 }
+                Some(DeviceProvider::Dra) => {
+                    "Allocated by the agent to resource claims.".to_owned()
+                }
                 None => format!("Allocated by: {}.", printable(report.mode.as_str())),
             },
             message: report.message.as_deref().map(|text| capitalize(&printable(text))),
@@ -100,7 +103,7 @@ impl SharingSection {
 
 fn sharing_badge(state: &Reported<Reason>) -> StateBadge {
     let (tone, icon) = match state.known() {
-        Some(Reason::SharingInForce) => ("good", "ok"),
+        Some(Reason::SharingInForce | Reason::ClaimsServed) => ("good", "ok"),
         Some(Reason::SharingPending) => ("soft", "stale"),
         Some(Reason::SharingHeld) => ("warn", "warn"),
         Some(reason) if reason.kind() == Severity::Warning => ("bad", "bad"),
@@ -199,6 +202,10 @@ fn name(tenant: &Tenant) -> String {
     match (&tenant.namespace, &tenant.pod) {
         (Some(namespace), Some(pod)) => printable(&format!("{namespace}/{pod}")),
         (None, Some(pod)) => printable(pod),
+        (Some(namespace), None) if tenant.claim.is_some() => {
+            let claim = tenant.claim.as_deref().unwrap_or_default();
+            printable(&format!("resource claim {namespace}/{claim}"))
+        }
         (_, None) => match (&tenant.unnamed_pod, tenant.processes.as_slice()) {
             (Some(uid), _) => printable(&format!("pod not reported by the kubelet: {uid}")),
             (None, []) => "not a pod".to_owned(),
@@ -462,6 +469,8 @@ mod tests {
     fn every_sharing_state_has_an_icon_and_unknown_states_keep_their_word() {
         for (state, icon) in [
             (Reason::SharingInForce.as_str(), "ok"),
+            (Reason::ClaimsServed.as_str(), "ok"),
+            (Reason::ClaimsNotServed.as_str(), "bad"),
             (Reason::SharingPending.as_str(), "stale"),
             (Reason::SharingHeld.as_str(), "warn"),
             (Reason::SharingNotInForce.as_str(), "bad"),

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use octavo_files::config_files::{AvailableLayouts, LayoutFileSnapshot, LayoutLookupError};
 use octavo_fleet::node_plan::NodePlanRow;
+use octavo_model::claim::ClaimRef;
 use octavo_model::holder::{self, DeviceAllocation, Holder, Pod};
 use octavo_model::id::{PciAddress, TypeName};
 use octavo_model::inventory::{Inventory, Vendor};
@@ -137,7 +138,10 @@ fn holders(inventory: &Inventory, usage: &Usage) -> (Vec<Holder>, Option<String>
     let mut allocations = Vec::new();
     for device in &usage.devices {
         for unit in &device.units {
-            for tenant in unit.tenants.iter().filter(|tenant| tenant.pod.is_some()) {
+            let is_known = |tenant: &&Tenant| tenant.pod.is_some() || tenant.claim.is_some();
+            for tenant in unit.tenants.iter().filter(is_known) {
+                let claim = tenant.namespace.clone().zip(tenant.claim.clone());
+                let claim = claim.map(|(namespace, name)| ClaimRef { namespace, name });
                 let processes = tenant.processes.iter();
                 pods.extend(processes.map(|pid| ((device.pci, *pid), tenant)));
                 let resource = unit.resource.as_ref().map(ToString::to_string);
@@ -147,6 +151,7 @@ fn holders(inventory: &Inventory, usage: &Usage) -> (Vec<Holder>, Option<String>
                     container: tenant.container.clone().unwrap_or_default(),
                     resource: resource.clone().unwrap_or_default(),
                     device_id: id.to_string(),
+                    claim: claim.clone(),
                 }));
             }
         }

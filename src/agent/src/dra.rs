@@ -9,9 +9,11 @@
 //!                          +--> claim_specs: the CDI specification of the claim
 //! ```
 
+mod backend;
 pub mod claim_specs;
 pub mod claim_store;
 pub mod plugin;
 mod publish;
 
+pub use self::backend::ClaimBackend;
 pub use self::publish::DraPublisher;

@@ -3,6 +3,7 @@
 //! Time spent in calls to the driver is measured separately, so that the difference is Octavo's own share. There is no
 //! series per device. Each pod that blocks a layout has one, up to a limit.
 
+pub mod claims;
 mod dcgm;
 mod family_writer;
 mod layout_status;

@@ -127,6 +127,11 @@ impl Partitioning {
         Arc::clone(&self.usage_probe)
     }
 
+    /// Returns the resource claims of this node, if claims can change devices.
+    pub fn claims(&self) -> Option<Arc<ClaimStore>> {
+        self.claims.clone()
+    }
+
     /// Subscribes to changes of resource claims that need a round, if there are claims.
     pub fn claim_changes(&self) -> Option<watch::Receiver<u64>> {
         self.claims.as_ref().map(|claims| claims.changes())

@@ -10,6 +10,7 @@ use octavo_engine::executor::ProgressByDevice;
 use octavo_hardware::DriverHandle;
 use octavo_model::inventory::{Inventory, NvmlState};
 use octavo_model::reason::Reason;
+use octavo_model::xid::Xid;
 use octavo_node::label_set::LabelSet;
 use octavo_node::labels::{self, LayoutState, Options};
 use octavo_node::sharing::health::XidTable;
@@ -50,7 +51,7 @@ pub(super) struct StatusReporter<'a> {
     /// The offers that the sharing backend last reported as current.
     current_offers: Option<Offers>,
     unnamed: PublishDelay,
-    /// The inventory that the sharing backend compared last.
+    /// The last reported inventory.
     compared: Option<Arc<Inventory>>,
 }
 
@@ -195,7 +196,10 @@ impl<'a> StatusReporter<'a> {
         let cluster = self.outputs.cluster.as_mut();
         let drained = cluster.and_then(|cluster| cluster.drain(inventory, status));
         let status = drained.as_ref().or(status);
-        let (shared, sharing_due) = self.reconcile_sharing(inventory, status);
+        let before = self.compared.replace(Arc::clone(inventory));
+        let is_scanned = before.is_none_or(|before| !Arc::ptr_eq(&before, inventory));
+        let xids = self.xids.as_mut().map(XidLog::report).unwrap_or_default();
+        let (shared, sharing_due) = self.reconcile_sharing(inventory, status, is_scanned, &xids);
         let status = shared.as_ref().or(status);
         self.publish_offers(inventory, status);
         self.publish_status(status);
@@ -204,6 +208,9 @@ impl<'a> StatusReporter<'a> {
         let cluster = self.outputs.cluster.as_ref();
         let is_node_unread = cluster.is_some_and(NodeClient::is_node_unread);
         let is_read = evidence(inventory) == Evidence::Read;
+        if let Some(dra) = &mut self.outputs.dra {
+            dra.record_errors(self.began.elapsed(), inventory, is_scanned, &xids);
+        }
         // The layout that the Node selects determines which GPUs are published.
         if let Some(dra) = self.outputs.dra.as_mut().filter(|_| is_read && !is_node_unread) {
             dra.publish(inventory);
@@ -261,10 +268,9 @@ impl<'a> StatusReporter<'a> {
         &mut self,
         inventory: &Arc<Inventory>,
         status: Option<&NodeLayoutStatus>,
+        is_read: bool,
+        xids: &[Xid],
     ) -> (Option<NodeLayoutStatus>, Option<Duration>) {
-        let before = self.compared.replace(Arc::clone(inventory));
-        let is_read = before.is_none_or(|before| !Arc::ptr_eq(&before, inventory));
-        let xids = self.xids.as_mut().map(XidLog::report).unwrap_or_default();
         let Outputs { sharing, cluster, .. } = &mut self.outputs;
         let Some(backend) = sharing else {
             return (None, None);
@@ -276,7 +282,7 @@ impl<'a> StatusReporter<'a> {
             now: self.began.elapsed(),
             inventory,
             is_read,
-            xids: &xids,
+            xids,
             status,
             view: view.as_deref(),
             drained,

@@ -16,6 +16,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use octavo_dra::allocations::with_uuids;
 use octavo_hardware::{DriverHandle, DriverUnavailable, ReadingsError, holders};
 use octavo_kube::events::PodEventsHandle;
 use octavo_kubelet::kubelet_checkpoint::{self, PodUids};
@@ -35,6 +36,8 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 use tracing::{debug, info, warn};
+
+use crate::dra::claim_store::ClaimStore;
 
 /// Maximum age of the last answer of a source that does not respond any more.
 pub const MAX_STALENESS: Duration = Duration::from_mins(5);
@@ -81,6 +84,7 @@ pub struct UsageObserver {
     usage: watch::Sender<Arc<Usage>>,
     seen: watch::Sender<Arc<UsageObservation>>,
     pods: Option<PodEventsHandle>,
+    claims: Option<Arc<ClaimStore>>,
     guard: Guard,
     xids: BTreeMap<PciAddress, u64>,
     readings: CachedAnswer<Vec<Reading>>,
@@ -145,6 +149,7 @@ impl UsageObserver {
             usage,
             seen,
             pods,
+            claims: None,
             guard: Guard::default(),
             xids: BTreeMap::new(),
             readings: CachedAnswer(None),
@@ -157,6 +162,12 @@ impl UsageObserver {
         };
         let views = UsageChannels { usage: usage_receiver, seen: seen_receiver, offered };
         (observer, views)
+    }
+
+    /// Also counts the devices of resource claims whose pods the kubelet does not list yet.
+    #[must_use]
+    pub fn with_claims(self, claims: Option<Arc<ClaimStore>>) -> Self {
+        Self { claims, ..self }
     }
 
     /// Observes until [`UsageChannels::offered`] is dropped.
@@ -192,8 +203,12 @@ impl UsageObserver {
         let (attributed, record) = self.attribute_processes().await;
         match allocations {
             // An older or newer checkpoint may attribute the same ID to another pod.
-            Ok(allocations) => {
+            Ok(mut allocations) => {
                 answered.kubelet = true;
+                if let Some(claims) = &self.claims {
+                    claims.add_unlisted(&mut allocations);
+                }
+                with_uuids(&mut allocations, &self.hardware.latest().devices);
                 let allocations = allocations.into_iter().map(|device| record.name(device));
                 self.allocations.put(now, allocations.collect());
             }

@@ -6,12 +6,13 @@ use std::sync::Arc;
 use std::{fs, io};
 
 use octavo_agent::cluster::NodeClient;
-use octavo_agent::dra::DraPublisher;
 use octavo_agent::dra::claim_specs::ClaimSpecs;
 use octavo_agent::dra::claim_store::ClaimStore;
 use octavo_agent::dra::plugin::ClaimPlugin;
+use octavo_agent::dra::{ClaimBackend, DraPublisher};
 use octavo_agent::draining::DrainController;
 use octavo_agent::feature_file::FeatureFile;
+use octavo_agent::metrics::claims::ClaimMetrics;
 use octavo_agent::metrics::usage::UsageMetrics;
 use octavo_agent::node_sink::{NodeFeatureSink, NodeSink, ONESHOT_TIMEOUT};
 use octavo_agent::partitioning::Partitioning;
@@ -26,6 +27,7 @@ use octavo_agent::sink::{LabelSink, StdoutSink};
 use octavo_agent::usage::{UsageChannels, UsageObserver};
 use octavo_dra::slices::pool_name;
 use octavo_hardware::DriverHandle;
+use octavo_kube::claim_status::ClaimStatusWriter;
 use octavo_kube::client::{self, Client};
 use octavo_kube::events::PodEventsHandle;
 use octavo_kube::evict::{EvictionHandle, Evictor};
@@ -43,6 +45,8 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tracing::{info, warn};
 
+use crate::sharing_backend;
+
 /// Handles of the tasks that talk to the API server.
 pub(crate) struct ClusterHandles {
     client: Client,
@@ -52,6 +56,16 @@ pub(crate) struct ClusterHandles {
     slices: Option<Arc<ResourceSlicesHandle>>,
     /// Handle for events on pods.
     pub(crate) pods: Option<PodEventsHandle>,
+}
+
+/// Parts of resource claims that the agent's loop and its metrics use.
+pub(crate) struct ClaimParts {
+    /// Publication of the devices that claims can be allocated.
+    pub(crate) publisher: DraPublisher,
+    /// Metrics of claims.
+    pub(crate) metrics: ClaimMetrics,
+    /// Status of the allocation to claims.
+    pub(crate) backend: Box<dyn SharingBackend>,
 }
 
 /// The sink for labels, and the Node.
@@ -171,14 +185,14 @@ pub(crate) fn hand_off(
 }
 
 /// Starts the kubelet plugin for resource claims if the settings enable it, and connects it to the partitioning. Also
-/// builds the publication of the devices that claims can be allocated.
+/// builds the other parts of resource claims.
 pub(crate) fn dra(
     settings: &AgentSettings,
     node: Option<&ClusterHandles>,
     hardware: &DriverHandle,
     partitioning: Option<Partitioning>,
     tasks: &mut JoinSet<()>,
-) -> (Option<Partitioning>, Option<DraPublisher>) {
+) -> (Option<Partitioning>, Option<ClaimParts>) {
     let handles = node.and_then(|node| Some((node.client.clone(), node.slices.clone()?)));
     let enabled = settings.cluster.as_ref().zip(handles);
     let (partitioning, (cluster, (client, slices))) = match (partitioning, enabled) {
@@ -192,8 +206,10 @@ pub(crate) fn dra(
         dev: PathBuf::from("/dev"),
         cdi: settings.sharing.cdi_dir.clone(),
     };
+    tasks.spawn(ClaimStatusWriter::new(client.clone(), store.statuses()).run());
+    let metrics = ClaimMetrics::new(Arc::clone(&store));
     let plugin = ClaimPlugin::new(
-        Arc::clone(&store),
+        (Arc::clone(&store), metrics.clone()),
         ResourceClaimClient::new(client, octavo_dra::DRIVER),
         hardware.clone(),
         partitioning.usage_probe(),
@@ -206,15 +222,17 @@ pub(crate) fn dra(
         plugins: kubelet.join("plugins"),
     }));
     let sys_root = settings.hardware.sys_root.clone();
-    let publisher = DraPublisher::new(slices, cluster.node.clone(), sys_root, store);
-    (Some(partitioning), Some(publisher))
+    let xids = sharing_backend::xids(settings);
+    let backend = Box::new(ClaimBackend::new(Arc::clone(&slices), &store));
+    let publisher = DraPublisher::new(slices, cluster.node.clone(), sys_root, store, xids);
+    (Some(partitioning), Some(ClaimParts { publisher, metrics, backend }))
 }
 
 /// Starts observing usage if the settings enable it.
 pub(crate) fn observe(
     settings: &AgentSettings,
     hardware: &DriverHandle,
-    pods: Option<PodEventsHandle>,
+    (pods, claims): (Option<PodEventsHandle>, Option<Arc<ClaimStore>>),
     tasks: &mut JoinSet<()>,
 ) -> Option<UsageChannels> {
     let sharing = &settings.sharing;
@@ -224,7 +242,7 @@ pub(crate) fn observe(
     }
     let engine = settings.engine.clone();
     let (observer, views) = UsageObserver::new(hardware.clone(), engine, interval, pods);
-    tasks.spawn(observer.run());
+    tasks.spawn(observer.with_claims(claims).run());
     Some(views)
 }
 

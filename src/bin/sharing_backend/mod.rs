@@ -48,7 +48,7 @@ pub(crate) fn loop_settings(
 }
 
 /// Builds the table of Xid effects.
-fn xids(settings: &AgentSettings) -> XidTable {
+pub(crate) fn xids(settings: &AgentSettings) -> XidTable {
     XidTable::default().ignoring(settings.sharing.ignore_xid.clone().unwrap_or_default())
 }
 

@@ -228,7 +228,8 @@ fn slices_are_written_only_when_they_differ_and_come_back_when_removed() {
     eventually("the lost GPU is tainted", || tainted(&api, rig.name()) == [0, 0, 25]);
     machine.change(|world| world.return_gpu(slot));
     eventually("the taint is gone", || tainted(&api, rig.name()) == [0, 0, 0]);
-    expected.extend([slice(2), slice(2)]);
+    // The Xid of the loss counts for a while after the return, with another taint.
+    expected.extend([slice(2), slice(2), slice(2)]);
 
     let before = slices(&api, rig.name());
     api.kubectl(&["delete", "resourceslice", &slice(1)]);

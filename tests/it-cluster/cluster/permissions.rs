@@ -4,6 +4,7 @@
 //! account, the policies would deny nothing here.
 
 mod annotations;
+mod claim_status;
 mod cluster;
 mod node_feature;
 mod pod_events;

@@ -2,8 +2,10 @@
 
 mod crashes;
 mod rig;
+mod visible;
 
 use std::fs;
+use std::os::unix::fs::symlink;
 
 use nvml_sim::model::{Process, ProcessKind};
 use octavo_model::inventory::Inventory;
@@ -223,7 +225,11 @@ fn real_kubelet_registers_the_driver_and_prepares_the_claim_of_a_pod() {
     let nodes = Nodes::shared();
     let rig = ClaimRig::with_kubelet(nodes, "node-1", ONE);
     let _alone = rig.runtime.block_on(Nodes::alone());
-    let mut agent = rig.start(&[]);
+    // The agent finds the allocations of the real kubelet.
+    fs::create_dir_all(rig.machine().kubelet().parent().unwrap()).unwrap();
+    let socket = nodes.kubelet("node-1").join("pod-resources/kubelet.sock");
+    symlink(socket, rig.machine().kubelet()).unwrap();
+    let (mut agent, http) = rig.start_with_metrics();
     agent.expect_log("the kubelet registered the DRA driver");
     let claim = rig.claim("train", &[&rig.device("3g.20gb", 4)]);
     rig.api.await_account(rig.namespace());
@@ -245,6 +251,10 @@ fn real_kubelet_registers_the_driver_and_prepares_the_claim_of_a_pod() {
     }));
     rig.await_geometry(&["3g.20gb"]);
     eventually("the specification", || rig.has_spec(&claim));
+    let listed = "namespace=\"NS\",pod=\"train\",container=\"main\",claim=\"train\"} 1.0";
+    let listed = listed.replace("NS", rig.namespace());
+    let metrics = || rig.runtime.block_on(http.get("/metrics")).body;
+    eventually("the claim of the pod", || metrics().contains(&listed));
     // A restarted kubelet finds the socket again.
     nodes.restart_kubelet("node-1");
     agent.expect_log("the kubelet registered the DRA driver");

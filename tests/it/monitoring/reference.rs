@@ -3,6 +3,12 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::process::Command;
+use std::sync::Arc;
+
+use octavo_agent::dra::claim_store::ClaimStore;
+use octavo_agent::metrics::claims::ClaimMetrics;
+use octavo_dra::claims::ReleasePolicy;
+use octavo_toolkit::telemetry::exposition;
 
 use super::served::{ExposedMetrics, served};
 use crate::fleet_api::Api;
@@ -102,7 +108,11 @@ const LAYOUTS: Section = Section {
             "state of the node's layout or of its allocation; one of the [reasons](reasons.md)",
         ),
         ("layout", "", "name of the layout"),
-        ("mode", "", "`hand-off` (NVIDIA's device plugin), `embedded` (the agent)"),
+        (
+            "mode",
+            "",
+            "`hand-off` (NVIDIA's device plugin), `embedded` (the agent), `dra` (the agent, to resource claims)",
+        ),
         ("resource", "", "resource name such as `nvidia.com/gpu`"),
         ("count", "", "`wanted`, `allocatable`"),
         ("namespace", "", "namespace of the blocking pod"),
@@ -122,12 +132,23 @@ const USAGE: Section = Section {
         ("namespace", "", "namespace of the pod"),
         ("pod", "", "name of the pod, its UID if the name is unknown, or `other`"),
         ("container", "", "name of the container"),
+        ("claim", "", "name of the resource claim; absent for devices of a device plugin"),
         ("pci", "", "PCI address"),
         ("uuid", "", "UUID of the device or partition"),
         ("product", "", "product name"),
         ("clock", "", "`compute`, `memory`"),
         ("kind", "", "`corrected`, `uncorrected`"),
         ("cause", "", "`correctable`, `uncorrectable`"),
+    ],
+};
+
+const CLAIMS: Section = Section {
+    title: "Resource claims",
+    text: "Agents expose these metrics with `--dra` and `--metrics-listen`. Counters start at 0 with the process. Each claim of a call counts once.",
+    labels: &[
+        ("call", "", "`prepare`, `unprepare`"),
+        ("result", "", "`success`, `error`"),
+        ("state", "", "`preparing`, `prepared`"),
     ],
 };
 
@@ -252,6 +273,15 @@ async fn vendors() -> ExposedMetrics {
     served
 }
 
+/// Metrics of an agent that serves resource claims.
+fn claims() -> ExposedMetrics {
+    let store = ClaimStore::new("node-1/gpu.octavo.dev".to_owned(), ReleasePolicy::Destroy);
+    let registry = ClaimMetrics::new(Arc::new(store)).registry();
+    let mut served = ExposedMetrics::default();
+    served.add(&exposition::write(&registry, std::iter::empty()).unwrap().1);
+    served
+}
+
 #[tokio::test]
 async fn metrics_reference_lists_every_exposed_metric_with_its_labels() {
     let (agent, aggregator) = served().await;
@@ -271,6 +301,7 @@ async fn metrics_reference_lists_every_exposed_metric_with_its_labels() {
         CLUSTER.render(&aggregator, is_cluster),
         AGGREGATOR.render(&aggregator, is_own),
         LAYOUTS.render(&agent, |name| !is_vendor(name)),
+        CLAIMS.render(&claims(), |_| true),
         USAGE.render(&usage, |name| name.starts_with("octavo_")),
         VENDORS.render(&vendors, is_vendor),
         DCGM.render(&usage, |name| name.starts_with("DCGM_")),

@@ -9,8 +9,8 @@ use octavo_kubelet::proto::pod_resources::pod_resources_lister_server::{
     PodResourcesLister, PodResourcesListerServer,
 };
 use octavo_kubelet::proto::pod_resources::{
-    ContainerDevices, ContainerResources, ListPodResourcesRequest, ListPodResourcesResponse,
-    PodResources,
+    ClaimResource, ContainerDevices, ContainerResources, DynamicResource, ListPodResourcesRequest,
+    ListPodResourcesResponse, PodResources,
 };
 use tokio::net::UnixListener;
 use tokio::sync::watch;
@@ -46,14 +46,34 @@ impl PodResourcesLister for Lister {
         let pods = pods.into_iter().map(|(name, (resource, ids))| PodResources {
             name,
             namespace: "team".to_owned(),
-            containers: vec![ContainerResources {
-                name: "main".to_owned(),
-                devices: vec![ContainerDevices { resource_name: resource, device_ids: ids }],
-                dynamic_resources: Vec::new(),
-            }],
+            containers: vec![container(&resource, ids)],
         });
         Ok(Response::new(ListPodResourcesResponse { pod_resources: pods.collect() }))
     }
+}
+
+/// A container with these ids of a resource, or with a device of the claim `train` for the name of a DRA driver.
+fn container(resource: &str, ids: Vec<String>) -> ContainerResources {
+    let claimed = |id: String| {
+        let (pool, device) = id.rsplit_once('/').unwrap();
+        ClaimResource {
+            driver_name: resource.to_owned(),
+            pool_name: pool.to_owned(),
+            device_name: device.to_owned(),
+        }
+    };
+    let (devices, dynamic_resources) = if resource == "gpu.octavo.dev" {
+        let claim = DynamicResource {
+            claim_name: "train".to_owned(),
+            claim_namespace: "team".to_owned(),
+            claim_resources: ids.into_iter().map(claimed).collect(),
+        };
+        (Vec::new(), vec![claim])
+    } else {
+        let resource_name = resource.to_owned();
+        (vec![ContainerDevices { resource_name, device_ids: ids }], Vec::new())
+    };
+    ContainerResources { name: "main".to_owned(), devices, dynamic_resources }
 }
 
 impl Kubelet {

@@ -1,6 +1,7 @@
 //! Usage by pod: a simulated driver, a kubelet at a real socket with its checkpoint, and a `/proc` of files, read by
 //! the shipped observer.
 
+mod claims;
 mod gpm;
 mod kubelet;
 mod many;

@@ -66,6 +66,7 @@ pub(crate) async fn complete(dcgm: bool) -> String {
     let mut seen = seen().await;
     let mut usage = (*seen.usage).clone();
     usage.devices[0].units[0].exhausted_in = Some(60);
+    usage.devices[1].units[0].tenants[0].claim = Some("train".to_owned());
     seen.usage = Arc::new(usage);
     text(seen, dcgm)
 }

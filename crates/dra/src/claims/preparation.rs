@@ -138,7 +138,8 @@ pub enum PrepareError {
 impl PreparedClaims {
     /// Decides how to prepare a claim. The record does not change.
     ///
-    /// A claim that was prepared before is not refused because of its users: they are its own.
+    /// A claim that was prepared before is not refused because of its users: they are its own. Nor are the pods that the
+    /// kubelet lists for a claim, if its record was lost.
     pub fn prepare(
         &self,
         claim: &AllocatedClaim,
@@ -147,6 +148,10 @@ impl PreparedClaims {
         if claim.devices.is_empty() {
             return Err(PrepareError::NotAllocated);
         }
+        let own = Some(claim.key.reference());
+        let others = node.holders.iter().filter(|holder| holder.details.claim != own);
+        let others: Vec<Holder> = others.cloned().collect();
+        let node = NodeState { holders: &others, ..node };
         let before = self.claims.get(&claim.key.uid);
         let known = by_name(devices(node.inventory, &BTreeSet::new()));
         let recorded = before.into_iter().flat_map(|before| &before.devices);

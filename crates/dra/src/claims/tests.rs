@@ -408,6 +408,81 @@ fn i1_prepared_claim_holds_its_instance_and_claim_in_preparation_does_not() {
 }
 
 #[test]
+fn claim_is_listed_without_a_pod_until_the_kubelet_lists_one() {
+    let mut record = PreparedClaims::default();
+    let device = part(7, HALF, 0);
+    prepared(&mut record, &claim("a", std::slice::from_ref(&device)), &node([gpu(7, &[])]));
+    let unlisted = record.unlisted_allocations(&[], POOL);
+    let [one] = unlisted.as_slice() else { panic!("{unlisted:?}") };
+    let id = format!("{POOL}/{}", device.name());
+    assert_eq!((one.pod.as_str(), one.device_id.as_str()), ("", id.as_str()));
+    let listed = DeviceAllocation { pod: "train-0".to_owned(), ..one.clone() };
+    assert_eq!(record.unlisted_allocations(&[listed], POOL), []);
+}
+
+#[test]
+fn status_has_the_identity_of_the_device_and_why_it_is_not_ready() {
+    let mut record = PreparedClaims::default();
+    let device = part(7, HALF, 0);
+    let key = prepared(&mut record, &claim("a", &[device.clone()]), &node([gpu(7, &[])]));
+    assert_eq!(key.claim.name, "claim-a");
+    let status = |inventory: &Inventory, faults: &BTreeMap<DeviceName, String>| {
+        let statuses = record.statuses(inventory, POOL, faults);
+        let status = statuses.into_values().next().unwrap().remove(0);
+        assert_eq!(status.device, device.name());
+        status
+    };
+    let none = BTreeMap::new();
+    assert_eq!(status(&node([gpu(7, &[])]), &none).problem, Some(DeviceProblem::Missing));
+    let exists = node([gpu(7, &[(HALF, 0)])]);
+    let ready = status(&exists, &none);
+    let data = ready.data.unwrap();
+    assert_eq!((ready.problem, data.gpu_instance, data.compute_instance), (None, Some(1), Some(0)));
+    let faults = BTreeMap::from([(device.name(), "Xid 95".to_owned())]);
+    let unhealthy = DeviceProblem::Unhealthy("Xid 95".to_owned());
+    assert_eq!(status(&exists, &faults).problem, Some(unhealthy));
+    let mut failing = gpu(7, &[(HALF, 0)]);
+    failing.condition = Condition::Failing { reason: "lost".to_owned() };
+    let unhealthy = DeviceProblem::Unhealthy("failing".to_owned());
+    assert_eq!(status(&node([failing]), &faults).problem, Some(unhealthy));
+    // A claim that is still being prepared has no status.
+    let uid = &uid("b");
+    let empty = node([gpu(7, &[])]);
+    let claim = prepare(&record, &claim("b", &[part(7, SEVENTH, 5)]), &empty).unwrap().claim;
+    let mut record = record.clone();
+    record.record(uid, claim);
+    assert_eq!(record.statuses(&exists, POOL, &none).len(), 1);
+}
+
+#[test]
+fn pods_of_a_claim_whose_record_was_lost_are_no_foreign_users() {
+    let exists = node([gpu(7, &[(HALF, 0)])]);
+    let claim = claim("a", &[part(7, HALF, 0)]);
+    let pod = |claim: Option<ClaimRef>| Holder {
+        device: exists.devices[0].pci,
+        gpu_instance: Some(1),
+        compute_instance: Some(0),
+        details: HolderDetails {
+            pod: Some(octavo_model::holder::Pod {
+                namespace: Some("team".to_owned()),
+                name: Some("train-0".to_owned()),
+                ..octavo_model::holder::Pod::default()
+            }),
+            claim,
+            ..HolderDetails::default()
+        },
+    };
+    let record = PreparedClaims::default();
+    let own = [pod(Some(claim.key.reference()))];
+    let given = Given { holders: &own, ..Given::default() };
+    assert_eq!(given.prepare(&record, &claim, &exists).unwrap().create, BTreeSet::new());
+    let other = [pod(None)];
+    let given = Given { holders: &other, ..Given::default() };
+    let error = given.prepare(&record, &claim, &exists).unwrap_err();
+    assert!(matches!(error, PrepareError::InUse { .. }), "{error}");
+}
+
+#[test]
 fn record_survives_and_a_newer_one_can_be_read() {
     let mut record = PreparedClaims::default();
     let inventory = node([gpu(7, &[]), whole_gpu(8)]);

@@ -16,11 +16,17 @@ struct Case {
     inventory: Inventory,
     covered: BTreeSet<PciAddress>,
     claimed: BTreeSet<DeviceName>,
+    faulty: BTreeSet<DeviceName>,
 }
 
 impl Case {
     fn new(devices: impl IntoIterator<Item = Device>) -> Self {
-        Self { inventory: node(devices), covered: BTreeSet::new(), claimed: BTreeSet::new() }
+        Self {
+            inventory: node(devices),
+            covered: BTreeSet::new(),
+            claimed: BTreeSet::new(),
+            faulty: BTreeSet::new(),
+        }
     }
 
     fn slices(&self) -> Vec<ResourceSlice> {
@@ -30,6 +36,7 @@ impl Case {
             inventory: &self.inventory,
             covered: &self.covered,
             claimed: &self.claimed,
+            faulty: &self.faulty,
             pcie_roots: &roots,
         }
         .slices()
@@ -212,6 +219,13 @@ fn devices_of_an_unhealthy_gpu_are_tainted_with_its_state() {
     state.geometry = Completeness::Partial;
     assert!(case.taints().values().all(|one| one == "octavo.dev/unhealthy=partitions-unknown"));
     assert_eq!(case.taints().len(), 25);
+    // An error that a device reported does not hide the state of its GPU.
+    let faulty = "gpu-0000-01-00-0-mig-3g40gb-9-4";
+    case.faulty.insert(faulty.parse().unwrap());
+    assert!(case.taints().values().all(|one| one == "octavo.dev/unhealthy=partitions-unknown"));
+    case.inventory = node([partitioned("0000:01:00.0", A100, &[])]);
+    let taint = "octavo.dev/unhealthy=reported-error".to_owned();
+    assert_eq!(case.taints(), [("-mig-3g40gb-9-4".to_owned(), taint)].into());
 }
 
 #[test]

@@ -7,7 +7,7 @@ use octavo_model::id::{GpuUuid, MigUuid, TypeName};
 use octavo_model::inventory::{Amd, Device, Inventory, Vendor};
 use octavo_model::quantity::Mebibytes;
 use octavo_model::resource::{ResourceName, ShareId};
-use octavo_model::sharing_status::{SharingStatus, UnitStatus};
+use octavo_model::sharing_status::{DeviceProvider, SharingStatus, UnitStatus};
 use octavo_node::sharing::usage::Usage;
 use octavo_planner::plan::messages::PlanFormatter;
 
@@ -25,6 +25,8 @@ pub struct AgentUnits {
     pub(super) idle: Vec<(Option<TypeName>, Arc<IdleDevice>, u32)>,
     /// Devices whose idle instances prevent a larger one, in the order of the inventory.
     pub fragmented: Vec<FragmentedDevice>,
+    /// Whether the agent allocates the devices to resource claims. The resources are then names of device classes.
+    pub serves_claims: bool,
 }
 
 /// Devices or partitions of one type and resource.
@@ -82,7 +84,14 @@ pub struct AgentReport<'a> {
 struct Allocations<'a> {
     held: BTreeMap<&'a str, BTreeSet<&'a ShareId>>,
     sliced: BTreeMap<&'a str, (&'a ResourceName, u32)>,
+    /// Whether resource claims are allocated the devices.
+    serves_claims: bool,
 }
+
+/// Class of whole GPUs. Source: the chart.
+const GPU_CLASS: &str = "gpu.octavo.dev";
+/// Class of MIG partitions. Source: the chart.
+const MIG_CLASS: &str = "mig.octavo.dev";
 
 /// Resource name of devices without a known device plugin.
 const OTHER_RESOURCE: &str = "other";
@@ -101,14 +110,16 @@ impl AgentUnits {
         let devices = inventory.devices.iter().map(Some);
         // Devices that only the Neuron driver reports come last and are not in `inventory.devices`.
         let devices = devices.chain(std::iter::repeat(None));
-        let mut seen = Self::default();
+        let mut seen = Self { serves_claims: allocations.serves_claims, ..Self::default() };
         for (summary, device) in summaries.iter().zip(devices) {
             for one in units(summary, device, &allocations) {
                 let key = (one.resource.clone(), summary.type_name.clone());
                 let counts = all.entry(key);
                 counts.or_insert_with_key(|(_, of)| UnitCounts::new(&one, of.clone())).add(&one);
             }
-            let free = device.filter(|device| !allocations.is_allocated(device));
+            // Claims determine the partitions of a device that they are allocated.
+            let free = device
+                .filter(|device| !allocations.serves_claims && !allocations.is_allocated(device));
             let idle =
                 free.and_then(|device| Some((device.pci, potential_of(device, &held, known)?)));
             if let Some((pci, idle)) = idle {
@@ -178,7 +189,9 @@ impl UnitCounts {
 
 impl<'a> Allocations<'a> {
     fn of(reported: AgentReport<'a>) -> Self {
-        let mut all = Self::default();
+        let is_dra = |sharing: &SharingStatus| sharing.mode == DeviceProvider::Dra;
+        let mut all =
+            Self { serves_claims: reported.sharing.is_some_and(is_dra), ..Self::default() };
         let devices = reported.usage.into_iter().flat_map(|usage| &usage.devices);
         for unit in devices.flat_map(|device| &device.units) {
             for id in unit.tenants.iter().flat_map(|tenant| &tenant.ids) {
@@ -240,13 +253,17 @@ fn units(
     }
     let resource = DeviceResource::for_vendor(vendor);
     let uuid = device.and_then(|device| device.uuid.as_ref());
+    let resource = match vendor {
+        Vendor::Nvidia if allocations.serves_claims => GPU_CLASS,
+        _ => resource.map_or(OTHER_RESOURCE, DeviceResource::as_str),
+    };
     let amd = device.and_then(|device| device.amd.as_ref()).filter(|amd| amd.is_partitioned());
     let (shape, memory) = match amd {
         Some(amd) => (amd_shape(amd), amd.partitions.iter().filter_map(|one| one.memory).min()),
         None => (Shape::Device, summary.memory),
     };
     let whole = UnitGroup {
-        resource: resource.map_or(OTHER_RESOURCE, DeviceResource::as_str).to_owned(),
+        resource: resource.to_owned(),
         shape,
         memory,
         unit_state: match summary.occupancy {
@@ -283,8 +300,10 @@ fn partitions(device: &Device, allocations: &Allocations<'_>) -> Vec<UnitGroup> 
                 is_here(process.gpu_instance, instance.id)
                     && is_here(process.compute_instance, compute.id)
             });
+            let resource = ResourceName::mig(&profile);
+            let resource = if allocations.serves_claims { MIG_CLASS } else { resource.as_str() };
             let whole = UnitGroup {
-                resource: ResourceName::mig(&profile).as_str().to_owned(),
+                resource: resource.to_owned(),
                 shape: Shape::Mig(profile.to_string()),
                 memory: compute.memory,
                 unit_state: if runs { UnitState::Taken } else { UnitState::Free },
@@ -432,6 +451,24 @@ mod tests {
         let usage = held([ShareId::whole(UUID)]);
         assert_eq!(seen(device(), None), (1, 0, 0));
         assert_eq!(seen(device(), Some(&usage)), (0, 1, 0));
+    }
+
+    #[test]
+    fn units_of_resource_claims_have_the_name_of_their_class() {
+        let sharing =
+            SharingStatus { mode: DeviceProvider::Dra.into(), ..SharingStatus::default() };
+        let usage = held([ShareId::whole(UUID)]);
+        let of = |usage: Option<&Usage>| {
+            let reported = AgentReport { usage, sharing: Some(&sharing) };
+            let inventory = inventory(device());
+            let known = &mut PotentialCache::default();
+            let seen = AgentUnits::from_inventory(&inventory, reported, known);
+            assert!(seen.serves_claims && seen.idle.is_empty());
+            let units = seen.units.into_iter().next().unwrap();
+            (units.resource, units.total, units.in_use, units.free)
+        };
+        assert_eq!(of(None), (GPU_CLASS.to_owned(), 1, 0, 1));
+        assert_eq!(of(Some(&usage)), (GPU_CLASS.to_owned(), 1, 1, 0));
     }
 
     #[test]

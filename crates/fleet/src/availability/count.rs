@@ -276,8 +276,32 @@ impl<'a> CountBuilder<'a> {
             self.add_potential(&of.name, agent.seen, |resource| {
                 budget.get(resource).copied().unwrap_or(0)
             });
+        } else if !is_offered && agent.seen.serves_claims {
+            let why = unavailable_reason(of.node, NVIDIA_GPU_RESOURCE, of.agent_state());
+            self.add_claim_units(agent, why);
         } else if !is_offered {
             self.add_unoffered_units(agent, of.held);
+        }
+    }
+
+    /// Counts the units of a node whose devices resource claims are allocated; `why` is the reason why no further claim can
+    /// be.
+    fn add_claim_units(&mut self, agent: &AgentNode<'_>, why: Option<UnavailableReason>) {
+        for units in &agent.seen.units {
+            let row = self.row(&units.key());
+            let free = if why.is_none() { units.free } else { 0 };
+            let share = NodeShare::new(&agent.name.into(), units.total, free);
+            row.add_units(share, units.memory, TypeSource::Agent);
+            row.nodes = row.nodes.saturating_add(1);
+            let sound = units.total.saturating_sub(units.broken).saturating_sub(units.reserved);
+            row.allocatable = row.allocatable.saturating_add(sound);
+            row.taken = row.taken.saturating_add(units.in_use);
+            row.add_unavailable(UnavailableReason::Passthrough, units.reserved);
+            row.add_unavailable(UnavailableReason::Unhealthy, units.broken);
+            row.add_unavailable(UnavailableReason::UseUnknown, units.unknown_use());
+            if let Some(why) = why {
+                row.add_unavailable(why, units.free);
+            }
         }
     }
 

@@ -174,6 +174,25 @@ fn unavailable_units_are_not_free() {
 }
 
 #[test]
+fn devices_that_claims_hold_are_not_free() {
+    let claims = AgentUnits { serves_claims: true, ..seen(&[(H200, "gpu.octavo.dev", 8)]) };
+    let line = |node: ClusterNode| {
+        let all = snapshot(vec![node], Vec::new());
+        lines(&counted(&[agent("a", &claims)], Some(&all))).concat()
+    };
+    assert_eq!(
+        line(node("a", &[], 0)),
+        "nvidia-h200-141gb gpu.octavo.dev device: 8/8 taken 1 free 7"
+    );
+    let mut cordoned = node("a", &[], 0);
+    cordoned.is_cordoned = true;
+    assert_eq!(
+        line(cordoned),
+        "nvidia-h200-141gb gpu.octavo.dev device: 8/8 taken 1 free 0 cordoned 7"
+    );
+}
+
+#[test]
 fn agent_distinguishes_missing_plugin_and_stale_node() {
     let seen_all = seen(&[(H200, GPU, 8)]);
     let line = |node: ClusterNode, agents: &[AgentNode<'_>]| {

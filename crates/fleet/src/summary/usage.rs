@@ -124,6 +124,7 @@ fn tenant(tenant: &Tenant) -> Tenant {
         namespace: tenant.namespace.as_deref().map(truncated_word),
         pod: tenant.pod.as_deref().map(truncated_word),
         container: tenant.container.as_deref().map(truncated_word),
+        claim: tenant.claim.as_deref().map(truncated_word),
         ids: tenant.ids.iter().filter(is_id).take(MAX_TENANT_ITEMS).cloned().collect(),
         memory: tenant.memory.map(rounded_memory),
         utilization: tenant.utilization.map(percent),

@@ -40,6 +40,9 @@ pub trait ClaimHandler: fmt::Debug + Send + Sync + 'static {
 
     /// Releases the devices of a claim. An unknown claim is released already.
     async fn unprepare(&self, claim: &ClaimKey) -> Result<(), String>;
+
+    /// Receives the result of a registration with the kubelet.
+    fn registered(&self, result: Result<(), String>);
 }
 
 /// The gRPC service of claims.

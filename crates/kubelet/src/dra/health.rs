@@ -4,7 +4,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::Timestamp;
 use tokio::sync::watch;
 use tokio::time::interval;
 use tokio_stream::wrappers::{IntervalStream, WatchStream};
@@ -40,6 +39,8 @@ pub struct NodeDevices {
     pub devices: Vec<DeviceHealth>,
     /// False if the hardware does not respond; the health of all devices is unknown then.
     pub is_known: bool,
+    /// Time of the scan of the hardware, in seconds since the epoch.
+    pub scanned_at: i64,
 }
 
 /// The gRPC service of health.
@@ -60,14 +61,14 @@ impl DraResourceHealth for HealthService {
         let devices = self.0.clone();
         let updates = changes.merge(ticks).map(move |()| {
             let devices = Arc::clone(&devices.borrow());
-            Ok(response(&devices, Timestamp::now().as_second()))
+            Ok(response(&devices))
         });
         Ok(Response::new(Box::pin(updates)))
     }
 }
 
-/// The complete list, determined at `now`, in seconds since the epoch.
-fn response(node: &NodeDevices, now: i64) -> NodeWatchResourcesResponse {
+/// The complete list.
+fn response(node: &NodeDevices) -> NodeWatchResourcesResponse {
     let devices = node.devices.iter().map(|one| {
         let health = match &one.problem {
             _ if !node.is_known => HealthStatus::Unknown,
@@ -80,7 +81,7 @@ fn response(node: &NodeDevices, now: i64) -> NodeWatchResourcesResponse {
                 device_name: one.device.clone(),
             }),
             health: health.into(),
-            last_updated_time: now,
+            last_updated_time: node.scanned_at,
             health_check_timeout_seconds: i64::try_from(HEALTH_TIMEOUT.as_secs()).unwrap_or(0),
             message: one.problem.clone().unwrap_or_default(),
         }

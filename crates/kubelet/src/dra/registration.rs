@@ -1,8 +1,11 @@
 //! Registration of the driver with the kubelet.
 
+use std::sync::Arc;
+
 use tonic::{Request, Response, Status};
 use tracing::{info, warn};
 
+use super::claims::ClaimHandler;
 use crate::proto::plugin_registration::registration_server::Registration;
 use crate::proto::plugin_registration::{
     InfoRequest, PluginInfo, RegistrationStatus, RegistrationStatusResponse,
@@ -19,6 +22,7 @@ pub(super) struct RegistrationService {
     pub(super) driver: String,
     /// Path of the socket of claims.
     pub(super) endpoint: String,
+    pub(super) handler: Arc<dyn ClaimHandler>,
 }
 
 #[tonic::async_trait]
@@ -39,8 +43,10 @@ impl Registration for RegistrationService {
         let status = status.into_inner();
         if status.plugin_registered {
             info!(driver = %self.driver, "the kubelet registered the DRA driver");
+            self.handler.registered(Ok(()));
         } else {
             warn!(driver = %self.driver, error = %status.error, "the kubelet rejected the DRA driver");
+            self.handler.registered(Err(status.error));
         }
         Ok(Response::new(RegistrationStatusResponse {}))
     }

@@ -134,6 +134,7 @@ impl DraServer {
         let registration = RegistrationService {
             driver: self.settings.driver.clone(),
             endpoint: self.settings.claim_socket().display().to_string(),
+            handler: Arc::clone(&handler),
         };
         let registration = Server::builder()
             .add_service(RegistrationServer::new(registration))

@@ -103,7 +103,9 @@ async fn only_nvidia_allocations_are_listed() {
     };
     let mut claimed = container("main", &[]);
     claimed.dynamic_resources = vec![DynamicResource {
-        claim_resources: vec![claim("gpu.nvidia.com"), claim("net.example.com")],
+        claim_name: "train".to_owned(),
+        claim_namespace: "team-a".to_owned(),
+        claim_resources: ["gpu.nvidia.com", "net.example.com", "gpu.octavo.dev"].map(claim).into(),
     }];
     let shared: &[&str] = &["MIG-a::0", "MIG-a::1"];
     let first = vec![
@@ -127,15 +129,17 @@ async fn only_nvidia_allocations_are_listed() {
     let allocations: Vec<String> = found
         .iter()
         .map(|one| {
-            let DeviceAllocation { namespace, pod, container, resource, device_id } = one;
-            format!("{namespace}/{pod}/{container} {resource} {device_id}")
+            let DeviceAllocation { namespace, pod, container, resource, device_id, claim } = one;
+            let claim = claim.as_ref().map(|claim| format!(" {claim}")).unwrap_or_default();
+            format!("{namespace}/{pod}/{container} {resource} {device_id}{claim}")
         })
         .collect();
     let expected = [
         "team-a/train-0/main nvidia.com/mig-1g.10gb MIG-a::0",
         "team-a/train-0/main nvidia.com/mig-1g.10gb MIG-a::1",
         "team-a/train-0/side nvidia.com/gpu GPU-b",
-        "team-a/claims/main gpu.nvidia.com node-1/gpu-0",
+        "team-a/claims/main gpu.nvidia.com node-1/gpu-0 team-a/train",
+        "team-a/claims/main gpu.octavo.dev node-1/gpu-0 team-a/train",
     ];
     assert_eq!(allocations, expected);
 }

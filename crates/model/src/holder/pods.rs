@@ -1,6 +1,7 @@
 //! Holders derived from device allocations to pods, whether or not the pods use the devices yet.
 
 use super::{Holder, HolderDetails, Pod};
+use crate::claim::ClaimRef;
 use crate::id::{GpuUuid, MigUuid};
 use crate::inventory::{ComputeInstance, Device, GpuInstance};
 use crate::resource::ShareId;
@@ -18,6 +19,8 @@ pub struct DeviceAllocation {
     pub resource: String,
     /// Device id, usually a UUID.
     pub device_id: String,
+    /// Resource claim that was allocated the device; `None` for a resource of a device plugin.
+    pub claim: Option<ClaimRef>,
 }
 
 /// Holders derived from allocations to pods.
@@ -76,13 +79,15 @@ impl<'a> DevicePlace<'a> {
             gpu_instance: self.gpu_instance,
             compute_instance: self.compute_instance,
             details: HolderDetails {
-                pod: Some(Pod {
+                // A claim has no pod that the kubelet lists yet.
+                pod: (!given.pod.is_empty()).then(|| Pod {
                     uid: None,
                     // An allocation that the kubelet does not list yet has no namespace.
                     namespace: Some(allocation.namespace.clone()).filter(|name| !name.is_empty()),
                     name: Some(allocation.pod.clone()),
                     container: Some(allocation.container.clone()).filter(|name| !name.is_empty()),
                 }),
+                claim: given.claim.clone(),
                 ..HolderDetails::default()
             },
         }
@@ -169,6 +174,7 @@ mod tests {
             container: "main".to_owned(),
             resource: "nvidia.com/gpu".to_owned(),
             device_id: id.to_owned(),
+            claim: None,
         }
     }
 

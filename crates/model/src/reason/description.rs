@@ -141,6 +141,14 @@ fn description(reason: Reason) -> (&'static str, &'static str) {
             "No device plugin on this node can share devices as the layout requests, or set the requested time-slice duration. The previous sharing stays in effect.",
             "Change the layout as the message describes, or use the built-in device plugin: `--sharing embedded`.",
         ),
+        Reason::ClaimsServed => (
+            "The devices of the node are published, and its kubelet can prepare resource claims.",
+            NO_ACTION,
+        ),
+        Reason::ClaimsNotServed => (
+            "The devices of the node are not published, its kubelet has not registered the driver, or a resource claim cannot be prepared.",
+            "Read the message: it names the cause. `octavo doctor` has the remedy.",
+        ),
         Reason::DevicePluginConflict => (
             "Another device plugin registers the same resource with the kubelet, which uses the last one to register.",
             "Stop one of the two. `--sharing hand-off` leaves the resource to NVIDIA's plugin.",

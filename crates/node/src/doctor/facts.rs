@@ -9,6 +9,7 @@ use octavo_model::id::PciAddress;
 use octavo_model::inventory::{Condition, Device, Inventory, Vendor};
 use octavo_model::reason::Reason;
 use octavo_model::reported::Reported;
+use octavo_model::sharing_status::{DeviceProvider, SharingStatus};
 
 /// Gathered facts about a node.
 #[derive(Debug, Clone)]
@@ -77,6 +78,16 @@ pub struct LayoutProgress {
     pub devices: Vec<LayoutDevice>,
     /// Changes that started and are not known to have finished, and unreadable journals, as descriptions for users.
     pub journal: Vec<String>,
+    /// Whether a running agent serves resource claims, or why it cannot; `None` if it does not, or no agent runs.
+    pub claims: Option<Result<(), String>>,
+}
+
+/// Returns whether an agent with this status serves resource claims, or why it cannot; `None` if it does not.
+pub fn claim_service(sharing: Option<&SharingStatus>) -> Option<Result<(), String>> {
+    let sharing = sharing.filter(|sharing| sharing.mode == DeviceProvider::Dra)?;
+    let state = || sharing.state.as_str().to_owned();
+    let message = sharing.message.clone().unwrap_or_else(state);
+    Some(if sharing.state == Reason::ClaimsServed { Ok(()) } else { Err(message) })
 }
 
 /// Progress of one device.

@@ -17,8 +17,8 @@ struct VendorPath {
     resources: &'static str,
     /// Substrings that identify its device plugins' sockets, by any author.
     sockets: &'static [&'static str],
-    /// Its DRA driver. Source: dra-driver-nvidia-gpu; AWS Neuron DRA driver; `ROCm`, k8s-gpu-dra-driver.
-    claims: &'static str,
+    /// DRA drivers of its devices. Source: dra-driver-nvidia-gpu; AWS Neuron DRA driver; `ROCm`, k8s-gpu-dra-driver.
+    claims: &'static [&'static str],
     /// How to install a device plugin.
     plugin: &'static str,
     /// Remedy if the plugin's offer does not match the devices.
@@ -30,7 +30,7 @@ const VENDOR_PATHS: [VendorPath; 3] = [
         driver: NVIDIA,
         resources: "nvidia.com/",
         sockets: &["nvidia", "octavo-"],
-        claims: "gpu.nvidia.com",
+        claims: &["gpu.nvidia.com", super::claims::DRIVER],
         plugin: "install NVIDIA's device plugin (part of GPU Operator), or use the agent's \
                  built-in one (--sharing embedded). If its DaemonSet exists but has no pod on \
                  this node, run `kubectl label node NODE \
@@ -43,7 +43,7 @@ const VENDOR_PATHS: [VendorPath; 3] = [
         driver: NEURON,
         resources: "aws.amazon.com/neuron",
         sockets: &["neuron"],
-        claims: "neuron.aws.com",
+        claims: &["neuron.aws.com"],
         plugin: "install the Neuron device plugin (Helm chart neuron-helm-chart). If its \
                  DaemonSet exists but has no pod on this node, check that its affinity, a list of \
                  instance types, contains this node's node.kubernetes.io/instance-type, and check \
@@ -56,7 +56,7 @@ const VENDOR_PATHS: [VendorPath; 3] = [
         driver: AMD,
         resources: "amd.com/",
         sockets: &["amd"],
-        claims: "gpu.amd.com",
+        claims: &["gpu.amd.com"],
         plugin: "install AMD's device plugin (part of AMD's GPU Operator), and check that its pod \
                  runs on this node: it requires the label \
                  feature.node.kubernetes.io/amd-gpu=true, which Node Feature Discovery sets",
@@ -146,12 +146,10 @@ fn claim_driver_evidence(
     facts: &Facts<'_>,
     kubelet: &Kubelet,
 ) -> Option<String> {
-    let driver = path.claims;
     let directory = &facts.roots.kubelet;
-    let is_there = kubelet.claim_drivers.as_ref().is_ok_and(|drivers| drivers.contains(driver));
-    is_there.then(|| {
-        format!("{driver} allocates devices to claims: it has a directory in {directory}/plugins")
-    })
+    let drivers = kubelet.claim_drivers.as_ref().ok()?;
+    let driver = path.claims.iter().find(|driver| drivers.contains(**driver))?;
+    Some(format!("{driver} allocates devices to claims: it has a directory in {directory}/plugins"))
 }
 
 fn plugin(path: &VendorPath, facts: &Facts<'_>, kubelet: &Kubelet) -> Finding {

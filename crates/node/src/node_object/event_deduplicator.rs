@@ -392,7 +392,9 @@ impl Subject {
             | Reason::SharingHeld
             | Reason::SharingNotInForce
             | Reason::SharingRefused
-            | Reason::DevicePluginConflict => Self::Sharing,
+            | Reason::DevicePluginConflict
+            | Reason::ClaimsServed
+            | Reason::ClaimsNotServed => Self::Sharing,
             Reason::DeviceUnhealthy
             | Reason::DeviceHealthy
             | Reason::MemoryOverShare

@@ -114,6 +114,12 @@ impl HealthMonitor {
         device.reason(unit).map_or(Health::Healthy, |reason| Health::Unhealthy { reason })
     }
 
+    /// The error that a device reported, with the condition of its recovery, if its state does not show the error: of the
+    /// whole device, or of the partition with these ids of its GPU instance and compute instance.
+    pub fn reported_fault(&self, pci: PciAddress, partition: Option<(u32, u32)>) -> Option<String> {
+        self.devices.get(&pci)?.reported_fault(partition)
+    }
+
     /// Time of the next change that happens without an event, at which a reading is due; `None` if there is none.
     pub fn again(&self) -> Option<Duration> {
         if let Some(silence) = self.silence {

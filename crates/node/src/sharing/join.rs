@@ -136,17 +136,19 @@ fn report_unknown_allocations(
     for Allocation { device, .. } in input.allocations {
         let place = (device.pod.as_str(), ShareId::uuid_part(&device.device_id));
         if is_of_gpus(&device.resource) && !known.contains(&place) {
-            missing.push(format!(
-                "pod {}/{} was allocated {} {}, {UNASSIGNED}",
-                device.namespace, device.pod, device.resource, device.device_id
-            ));
+            let holder = match &device.claim {
+                Some(claim) if device.pod.is_empty() => format!("resource claim {claim}"),
+                Some(_) | None => format!("pod {}/{}", device.namespace, device.pod),
+            };
+            let (resource, id) = (&device.resource, &device.device_id);
+            missing.push(format!("{holder} was allocated {resource} {id}, {UNASSIGNED}"));
         }
     }
 }
 
 /// Returns whether a resource consists of GPUs or partitions, by its name: NVIDIA has others, such as network cards.
 fn is_of_gpus(resource: &str) -> bool {
-    resource == "gpu.nvidia.com"
+    matches!(resource, "gpu.nvidia.com" | "gpu.octavo.dev")
         || resource.starts_with("nvidia.com/gpu")
         || resource.starts_with("nvidia.com/mig-")
 }
@@ -333,8 +335,10 @@ fn tenant(key: &TenantKey, site: &AllocationSite<'_>, names: &PodNames<'_>) -> T
         TenantKey::Holder(place) => site.holders.get(*place).map(|holder| {
             Tenant {
                 namespace: Some(holder.device.namespace.clone()),
-                pod: Some(holder.device.pod.clone()),
-                container: holder.container.map(ToOwned::to_owned),
+                // A claim has no pod that the kubelet lists yet.
+                pod: Some(holder.device.pod.clone()).filter(|name| !name.is_empty()),
+                container: holder.container.map(ToOwned::to_owned).filter(|name| !name.is_empty()),
+                claim: holder.device.claim.as_ref().map(|claim| claim.name.clone()),
                 ids: holder.ids.clone(),
                 ..Tenant::default()
             }

@@ -55,6 +55,7 @@ impl AllocationLedger {
                 container: String::new(),
                 resource: key.0.clone(),
                 device_id: key.1.clone(),
+                claim: None,
             };
             let unseen = Some(Unreported {
                 since: now,
@@ -151,6 +152,7 @@ mod tests {
             container: "main".to_owned(),
             resource: "nvidia.com/gpu".to_owned(),
             device_id: GPU.to_owned(),
+            claim: None,
         }]
     }
 

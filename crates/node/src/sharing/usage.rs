@@ -120,6 +120,9 @@ pub struct Tenant {
     pub unnamed_pod: Option<String>,
     /// The container's name.
     pub container: Option<String>,
+    /// Name of the resource claim that was allocated the unit, in the pod's namespace; absent for a resource of a device
+    /// plugin.
+    pub claim: Option<String>,
     /// Its allocated ids of the unit; absent if it uses the unit without an allocation. Numbers for readers who may not
     /// list nodes.
     #[serde(default, deserialize_with = "read_ids", skip_serializing_if = "Vec::is_empty")]
@@ -176,7 +179,7 @@ impl Usage {
         let units = units.flat_map(|device| device.units.iter().map(move |unit| (device, unit)));
         units.filter_map(|(device, unit)| {
             let tenants = unit.tenants.iter().filter(|tenant| !tenant.ids.is_empty());
-            let pods: BTreeSet<String> = tenants.map(ToString::to_string).collect();
+            let pods: BTreeSet<String> = tenants.map(Tenant::with_claim).collect();
             let instance = unit.gpu_instance.map(|id| format!(" gi {id}")).unwrap_or_default();
             let profile = unit.profile.as_ref().map(|name| format!(" ({name})"));
             let name = format!("{}{instance}{}", device.name, profile.unwrap_or_default());
@@ -206,6 +209,14 @@ impl Tenant {
         self.processes.is_empty() && self.memory.is_some_and(|used| used.get() == 0)
     }
 
+    /// Namespace and name of the pod, and the resource claim: `team/train-0 (resource claim train)`.
+    fn with_claim(&self) -> String {
+        match &self.claim {
+            Some(claim) if self.pod.is_some() => format!("{self} (resource claim {claim})"),
+            Some(_) | None => self.to_string(),
+        }
+    }
+
     /// The shortened UID of its pod, if known: sufficient to distinguish it from an earlier pod of the same name.
     pub fn short_uid(&self) -> Option<String> {
         let uid = self.uid.as_deref()?;
@@ -220,9 +231,12 @@ impl fmt::Display for Tenant {
             (Some(namespace), Some(pod), _) => write!(f, "{namespace}/{pod}"),
             (None, Some(pod), _) => f.write_str(pod),
             (_, None, Some(uid)) => write!(f, "(unnamed pod: uid {uid})"),
-            (_, None, None) => match self.processes.first() {
-                Some(pid) => write!(f, "(no pod: pid {pid})"),
-                None => f.write_str("(no pod)"),
+            (namespace, None, None) => match (namespace, &self.claim, self.processes.first()) {
+                (Some(namespace), Some(claim), _) => {
+                    write!(f, "(resource claim {namespace}/{claim})")
+                }
+                (_, _, Some(pid)) => write!(f, "(no pod: pid {pid})"),
+                (_, _, None) => f.write_str("(no pod)"),
             },
         }
     }

@@ -238,7 +238,9 @@ pub fn remedy(cause: &Cause) -> String {
         }
         Cause::InstanceInUse { holders, .. } | Cause::DeviceInUse { holders } => {
             let holders = without_repeated_pods(holders);
-            let are_pods = holders.iter().all(|holder| holder.details.pod.is_some());
+            // A claim is held by pods, also before the kubelet lists them.
+            let is_pod = |of: &HolderDetails| of.pod.is_some() || of.claim.is_some();
+            let are_pods = holders.iter().all(|holder| is_pod(&holder.details));
             let remedy = match (holders.as_slice(), are_pods) {
                 ([_], true) => "wait for the pod to finish, or delete it",
                 (_, true) => "wait for the pods to finish, or delete them",
@@ -339,11 +341,21 @@ pub fn holder(who: &HolderDetails) -> String {
     });
     let kind = kind.filter(|_| who.command.is_none()).map(str::to_owned);
     let process = join([pid, who.command.clone(), kind].into_iter().flatten(), ", ");
-    match (&who.pod, process.is_empty()) {
+    let user = match (&who.pod, process.is_empty()) {
         (None, false) => process,
+        (None, true) if who.claim.is_some() => String::new(),
         (None, true) => "an unknown process".to_owned(),
+        // The devices of a claim are those of the pod, whichever of its containers use them.
+        (Some(pod), true) if who.claim.is_some() => {
+            pod_name(&Pod { container: None, ..pod.clone() })
+        }
         (Some(pod), true) => pod_name(pod),
         (Some(pod), false) => format!("{}: {process}", pod_name(pod)),
+    };
+    match &who.claim {
+        None => user,
+        Some(claim) if user.is_empty() => format!("resource claim {claim}"),
+        Some(claim) => format!("resource claim {claim} ({user})"),
     }
 }
 
@@ -428,6 +440,8 @@ impl PlanFormatter<'_> {
 
 #[cfg(test)]
 mod tests {
+    use octavo_model::claim::ClaimRef;
+
     use super::*;
 
     #[test]
@@ -452,5 +466,35 @@ mod tests {
         let who = HolderDetails { pod: Some(pod), ..HolderDetails::default() };
         assert_eq!(holder(&who), "pod with uid 1f");
         assert_eq!(holder(&HolderDetails::default()), "an unknown process");
+    }
+
+    #[test]
+    fn claim_is_named_with_its_pod() {
+        let claim = ClaimRef { namespace: "team".to_owned(), name: "train".to_owned() };
+        let claim = HolderDetails { claim: Some(claim), ..HolderDetails::default() };
+        assert_eq!(holder(&claim), "resource claim team/train");
+        let pod = |container: &str| Pod {
+            namespace: Some("team".to_owned()),
+            name: Some("train-0".to_owned()),
+            container: Some(container.to_owned()),
+            uid: None,
+        };
+        let [one, other] = ["main", "side"].map(|container| Holder {
+            device: PciAddress::new(0, 7, 0, 0).unwrap(),
+            gpu_instance: Some(1),
+            compute_instance: Some(0),
+            details: HolderDetails { pod: Some(pod(container)), ..claim.clone() },
+        });
+        let text = "resource claim team/train (pod team/train-0)";
+        assert_eq!(holders(&[one.clone(), other]), text);
+        let mut process = one.clone();
+        process.details = HolderDetails {
+            pid: Some(7),
+            command: Some("python".to_owned()),
+            pod: one.details.pod.clone(),
+            ..HolderDetails::default()
+        };
+        let text = "resource claim team/train (pod team/train-0 (container main): pid 7, python)";
+        assert_eq!(holders(&[one, process]), text);
     }
 }

@@ -70,6 +70,7 @@ fn write_tenant(tenant: &Tenant) -> v1::Tenant {
         utilization: tenant.utilization.map(|percent| percent.0.into()),
         processes: tenant.processes.clone(),
         is_over: tenant.is_over_share,
+        claim: tenant.claim.clone(),
     }
 }
 
@@ -138,6 +139,7 @@ fn read_tenant(tenant: v1::Tenant) -> FieldResult<Tenant> {
         namespace: optional_text("namespace", MAX_WORD_BYTES, tenant.namespace)?,
         pod: optional_text("pod", MAX_WORD_BYTES, tenant.pod)?,
         container: optional_text("container", MAX_WORD_BYTES, tenant.container)?,
+        claim: optional_text("claim", MAX_WORD_BYTES, tenant.claim)?,
         ids: ids.collect::<FieldResult<_>>()?,
         memory: tenant.memory_mib.map(Mebibytes::new),
         utilization: percent("utilization", tenant.utilization)?.map(Percent),

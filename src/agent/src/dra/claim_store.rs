@@ -6,8 +6,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use jiff::Timestamp;
 use octavo_dra::claims::{
-    AllocatedClaim, NodeState, PrepareError, PreparedClaim, PreparedClaims, ReleasePolicy,
+    self, AllocatedClaim, ClaimState, ClaimStatuses, NodeState, PrepareError, PreparedClaim,
+    PreparedClaims, ReleasePolicy,
 };
 use octavo_dra::{DeviceName, DraDevice};
 use octavo_engine::durable::{self, DurableError};
@@ -15,13 +17,13 @@ use octavo_engine::usage::UsageProbe;
 use octavo_kubelet::device_plugin::AllocationBlock;
 use octavo_kubelet::dra::{DeviceHealth, NodeDevices};
 use octavo_model::claim::{ClaimKey, ClaimUid};
-use octavo_model::holder::Holder;
+use octavo_model::holder::{DeviceAllocation, Holder};
 use octavo_model::id::PciAddress;
-use octavo_model::inventory::{Device, Inventory, NvmlState, Severity};
+use octavo_model::inventory::{Device, Inventory, NvmlState};
 use octavo_model::reason::Reason;
 use octavo_planner::layout::Targets;
 use octavo_planner::reconcile::NodeLayoutStatus;
-use octavo_toolkit::desired::send_if_changed;
+use octavo_toolkit::desired::{send_if_changed, update};
 use octavo_toolkit::error::chain;
 use octavo_toolkit::files::{self, ReadError};
 use thiserror::Error;
@@ -49,7 +51,21 @@ pub struct ClaimStore {
     changes: watch::Sender<u64>,
     rounds: watch::Sender<ClaimRound>,
     devices: watch::Sender<Arc<NodeDevices>>,
+    statuses: watch::Sender<Arc<ClaimStatuses>>,
+    problems: watch::Sender<ClaimProblems>,
 }
+
+/// Reasons why the kubelet cannot prepare claims.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ClaimProblems {
+    /// Result of the last registration with the kubelet; `None` before.
+    pub registration: Option<Result<(), String>>,
+    /// Last error of each claim that could not be prepared.
+    pub failures: BTreeMap<ClaimKey, String>,
+}
+
+/// Maximum number of claims whose last error is known.
+const MAX_FAILURES: usize = 64;
 
 #[derive(Debug, Default)]
 struct StoreState {
@@ -59,6 +75,10 @@ struct StoreState {
     creating: BTreeMap<ClaimUid, BTreeSet<DraDevice>>,
     /// GPUs that the layout covers; `None` until a layout was resolved, or none is selected.
     covered: Option<BTreeSet<PciAddress>>,
+    /// Errors that devices reported, and that their state does not show.
+    faults: BTreeMap<DeviceName, String>,
+    /// The last scan of the hardware, and its time.
+    scan: Option<(Arc<Inventory>, Timestamp)>,
 }
 
 /// Result of a round of the node's loop.
@@ -120,6 +140,8 @@ impl ClaimStore {
             changes: watch::Sender::new(0),
             rounds: watch::Sender::new(ClaimRound::default()),
             devices: watch::Sender::new(Arc::new(devices)),
+            statuses: watch::Sender::default(),
+            problems: watch::Sender::default(),
         }
     }
 
@@ -177,6 +199,37 @@ impl ClaimStore {
         self.devices.subscribe()
     }
 
+    /// Subscribes to the status of the devices of prepared claims.
+    pub fn statuses(&self) -> watch::Receiver<Arc<ClaimStatuses>> {
+        self.statuses.subscribe()
+    }
+
+    /// Subscribes to the reasons why the kubelet cannot prepare claims.
+    pub fn problems(&self) -> watch::Receiver<ClaimProblems> {
+        self.problems.subscribe()
+    }
+
+    /// Sets the result of a registration with the kubelet.
+    pub fn set_registration(&self, result: Result<(), String>) {
+        update(&self.problems, |problems| problems.registration = Some(result));
+    }
+
+    /// Sets why a claim could not be prepared; `None` if it was prepared, or ended.
+    pub fn set_failure(&self, claim: &ClaimKey, error: Option<String>) {
+        update(&self.problems, |ClaimProblems { failures, .. }| match error {
+            Some(error) if failures.len() < MAX_FAILURES || failures.contains_key(claim) => {
+                failures.insert(claim.clone(), error);
+            }
+            Some(_) => {}
+            None => drop(failures.remove(claim)),
+        });
+    }
+
+    /// Sets the errors that devices reported, and that their state does not show.
+    pub fn set_faults(&self, faults: BTreeMap<DeviceName, String>) {
+        self.lock().faults = faults;
+    }
+
     /// Returns the recorded claims.
     pub fn claims(&self) -> Vec<ClaimKey> {
         let state = self.lock();
@@ -187,6 +240,13 @@ impl ClaimStore {
             name: claim.name.clone(),
         });
         keys.collect()
+    }
+
+    /// Returns the states of the recorded claims.
+    pub fn states(&self) -> Vec<ClaimState> {
+        let state = self.lock();
+        let claims = state.record.iter().flat_map(|(_, record)| record.claims.values());
+        claims.map(|claim| claim.state).collect()
     }
 
     /// Returns whether the claim is recorded.
@@ -209,6 +269,14 @@ impl ClaimStore {
     pub fn holders(&self, devices: &[Device]) -> Vec<Holder> {
         let state = self.lock();
         state.record.as_ref().map(|(_, record)| record.holders(devices)).unwrap_or_default()
+    }
+
+    /// Adds the devices of claims to the allocations that the kubelet lists, if it does not list a pod of the claim yet.
+    pub fn add_unlisted(&self, listed: &mut Vec<DeviceAllocation>) {
+        let state = self.lock();
+        let record = state.record.as_ref().map(|(_, record)| record);
+        let unlisted = record.map(|record| record.unlisted_allocations(listed, &self.pool));
+        listed.extend(unlisted.unwrap_or_default());
     }
 
     /// Adds the targets of claims to those of the layout, whose GPUs claims do not change.
@@ -256,7 +324,26 @@ impl ClaimStore {
             blocker,
             failures,
         });
-        send_if_changed(&self.devices, Arc::new(health(inventory, &self.pool)));
+        self.publish_health(inventory);
+    }
+
+    /// Publishes the health of all devices, and the status of the devices of claims.
+    fn publish_health(&self, inventory: &Arc<Inventory>) {
+        let mut state = self.lock();
+        let scan = state.scan.take().filter(|(known, _)| Arc::ptr_eq(known, inventory));
+        let (_, scanned_at) =
+            state.scan.insert(scan.unwrap_or_else(|| (Arc::clone(inventory), Timestamp::now())));
+        let scanned_at = scanned_at.as_second();
+        let devices = NodeDevices { scanned_at, ..health(inventory, &self.pool, &state.faults) };
+        let is_scanned = inventory.nvml != NvmlState::Loading;
+        let record = state.record.as_ref().filter(|_| is_scanned);
+        let statuses =
+            record.map(|(_, record)| record.statuses(inventory, &self.pool, &state.faults));
+        drop(state);
+        send_if_changed(&self.devices, Arc::new(devices));
+        if let Some(statuses) = statuses {
+            send_if_changed(&self.statuses, Arc::new(statuses));
+        }
     }
 
     /// Decides how to prepare a claim, records it and requests its missing instances.
@@ -361,18 +448,17 @@ fn read(path: &Path) -> Result<PreparedClaims, io::Error> {
 }
 
 /// Returns the health of all devices that claims can be allocated, including those of GPUs that the layout covers.
-fn health(inventory: &Inventory, pool: &str) -> NodeDevices {
+fn health(inventory: &Inventory, pool: &str, faults: &BTreeMap<DeviceName, String>) -> NodeDevices {
     let devices = octavo_dra::devices(inventory, &BTreeSet::new());
-    let devices = devices.iter().map(|device| {
-        let gpu = inventory.device(device.pci);
-        let bad = gpu.filter(|gpu| gpu.severity(&inventory.nvml) >= Some(Severity::Warning));
-        let problem = bad.map(|gpu| gpu.state(&inventory.nvml).as_str().to_owned());
-        DeviceHealth { device: device.name().to_string(), problem }
+    let devices = devices.iter().map(|device| DeviceHealth {
+        device: device.name().to_string(),
+        problem: claims::problem(device, inventory, faults),
     });
     NodeDevices {
         pool: pool.to_owned(),
         devices: devices.collect(),
         is_known: matches!(inventory.nvml, NvmlState::Ready(_)),
+        scanned_at: 0,
     }
 }
 
@@ -394,7 +480,11 @@ impl UsageProbe for ClaimProbe {
     fn holders(&self, devices: &[Device]) -> Result<Vec<Holder>, String> {
         let claims = self.store.holders(devices);
         let mut all = self.inner.holders(devices)?;
-        all.extend(claims);
+        // A claim is listed without its pods only if the kubelet lists none of them yet.
+        let unlisted =
+            claims.into_iter().filter(|claim| !all.iter().any(|pod| pod.has_same_claim(claim)));
+        let unlisted: Vec<Holder> = unlisted.collect();
+        all.extend(unlisted);
         all.sort();
         Ok(all)
     }

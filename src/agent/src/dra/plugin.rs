@@ -20,11 +20,12 @@ use octavo_model::text::join;
 use octavo_toolkit::error::chain;
 use thiserror::Error;
 use tokio::sync::watch;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use tracing::{info, warn};
 
 use super::claim_specs::{ClaimSpecError, ClaimSpecs};
 use super::claim_store::{ClaimRound, ClaimStore, ClaimStoreError, PrepareAttempt};
+use crate::metrics::claims::{ClaimMetrics, PREPARE, UNPREPARE};
 
 /// Time limit of Prepare, so that the kubelet gets the reason: it drops the call after 45 s. Source: Kubernetes v1.36.3,
 /// `pkg/kubelet/cm/dra/plugin`.
@@ -42,6 +43,7 @@ pub struct ClaimPlugin {
     hardware: DriverHandle,
     usage_probe: Arc<dyn UsageProbe>,
     specs: ClaimSpecs,
+    metrics: ClaimMetrics,
 }
 
 /// Error while preparing or releasing a claim.
@@ -89,15 +91,15 @@ impl Drop for Creation<'_> {
 }
 
 impl ClaimPlugin {
-    /// Creates the plugin.
+    /// Creates the plugin, and records the kubelet's calls in `metrics`.
     pub fn new(
-        store: Arc<ClaimStore>,
+        (store, metrics): (Arc<ClaimStore>, ClaimMetrics),
         claims: ResourceClaimClient,
         hardware: DriverHandle,
         usage_probe: Arc<dyn UsageProbe>,
         specs: ClaimSpecs,
     ) -> Self {
-        Self { store, claims, hardware, usage_probe, specs }
+        Self { store, claims, hardware, usage_probe, specs, metrics }
     }
 
     /// Serves the kubelet as soon as this process owns the state directory, and releases claims that no longer exist.
@@ -123,6 +125,7 @@ impl ClaimPlugin {
             };
             if let Err(error) = served {
                 warn!(error = %chain(&error), "the kubelet cannot prepare resource claims; retrying");
+                self.store.set_registration(Err(chain(&error)));
             }
             sleep(RETRY_DELAY).await;
         }
@@ -138,7 +141,19 @@ impl ClaimPlugin {
                     delay = RETRY_DELAY;
                 }
             }
+            self.forget_failures().await;
             sleep(delay).await;
+        }
+    }
+
+    /// Forgets the errors of claims that no longer exist. The kubelet does not release a claim that it never prepared.
+    async fn forget_failures(&self) {
+        let failures = self.store.problems().borrow().failures.clone();
+        for key in failures.into_keys() {
+            let claim = self.claims.read(&key).await;
+            if claim.is_ok_and(|claim| claim.is_none_or(|claim| claim.key.uid != key.uid)) {
+                self.store.set_failure(&key, None);
+            }
         }
     }
 
@@ -284,10 +299,23 @@ async fn wait_for_round(
 #[tonic::async_trait]
 impl ClaimHandler for ClaimPlugin {
     async fn prepare(&self, claim: &ClaimKey) -> Result<Vec<InjectedDevice>, String> {
-        self.prepare_claim(claim).await.map_err(|error| chain(&error))
+        let began = Instant::now();
+        let prepared = self.prepare_claim(claim).await;
+        self.metrics.record(PREPARE, prepared.is_ok(), began.elapsed());
+        let prepared = prepared.map_err(|error| chain(&error));
+        self.store.set_failure(claim, prepared.as_ref().err().cloned());
+        prepared
     }
 
     async fn unprepare(&self, claim: &ClaimKey) -> Result<(), String> {
-        self.release(&claim.uid).map_err(|error| chain(&error))
+        let began = Instant::now();
+        let released = self.release(&claim.uid);
+        self.metrics.record(UNPREPARE, released.is_ok(), began.elapsed());
+        self.store.set_failure(claim, None);
+        released.map_err(|error| chain(&error))
+    }
+
+    fn registered(&self, result: Result<(), String>) {
+        self.store.set_registration(result);
     }
 }

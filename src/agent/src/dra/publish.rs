@@ -3,13 +3,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
+use octavo_dra::claims::is_instance;
 use octavo_dra::slices::NodeDevices;
 use octavo_dra::{DeviceName, LastReadings};
 use octavo_hardware::pcie_root;
 use octavo_kube::resource_slices::ResourceSlicesHandle;
 use octavo_model::id::{NodeName, PciAddress};
 use octavo_model::inventory::{Inventory, NvmlState};
+use octavo_model::xid::Xid;
+use octavo_node::sharing::health::{HealthMonitor, XidTable};
 
 use super::claim_store::ClaimStore;
 
@@ -23,22 +27,70 @@ pub struct DraPublisher {
     /// Root complex of each GPU: it never changes, so it is read once.
     pcie_roots: BTreeMap<PciAddress, Option<String>>,
     claims: Arc<ClaimStore>,
-    /// The hardware, the covered GPUs and the claimed devices of the last publication. Reports of progress and of scans
-    /// rarely change them.
-    last: Option<(Inventory, BTreeSet<PciAddress>, BTreeSet<DeviceName>)>,
+    monitor: HealthMonitor,
+    /// The devices that reported an error which their state does not show.
+    faulty: BTreeSet<DeviceName>,
+    /// The inputs of the last publication. Reports of progress and of scans rarely change them.
+    last: Option<PublishedInputs>,
+}
+
+/// Inputs of a publication.
+#[derive(Debug, PartialEq)]
+struct PublishedInputs {
+    inventory: Inventory,
+    covered: BTreeSet<PciAddress>,
+    claimed: BTreeSet<DeviceName>,
+    faulty: BTreeSet<DeviceName>,
 }
 
 impl DraPublisher {
     /// Creates the publication; sysfs is mounted at `sys_root`. Devices in `claims` do not count as occupied by something
-    /// else.
+    /// else. `xids` are the errors that make a device unhealthy.
     pub fn new(
         slices: Arc<ResourceSlicesHandle>,
         node: NodeName,
         sys_root: PathBuf,
         claims: Arc<ClaimStore>,
+        xids: XidTable,
     ) -> Self {
-        let readings = LastReadings::default();
-        Self { slices, node, sys_root, readings, pcie_roots: BTreeMap::new(), claims, last: None }
+        Self {
+            slices,
+            node,
+            sys_root,
+            readings: LastReadings::default(),
+            pcie_roots: BTreeMap::new(),
+            claims,
+            monitor: HealthMonitor::new(xids),
+            faulty: BTreeSet::new(),
+            last: None,
+        }
+    }
+
+    /// Records the errors that devices reported until `now`, and the hardware if it was scanned since the last call.
+    pub(crate) fn record_errors(
+        &mut self,
+        now: Duration,
+        inventory: &Inventory,
+        is_read: bool,
+        xids: &[Xid],
+    ) {
+        if is_read {
+            self.monitor.record_inventory(now, inventory, xids);
+        } else {
+            self.monitor.record_errors(now, xids);
+        }
+        let devices = octavo_dra::devices(inventory, &BTreeSet::new()).into_iter();
+        let faults: BTreeMap<DeviceName, String> = devices
+            .filter_map(|device| {
+                let gpu = inventory.device(device.pci)?;
+                let mut parts = gpu.mig.compute_instances();
+                let part = parts.find(|(instance, _)| is_instance(&device, gpu.pci, instance));
+                let part = part.map(|(instance, compute)| (instance.id, compute.id));
+                Some((device.name(), self.monitor.reported_fault(device.pci, part)?))
+            })
+            .collect();
+        self.faulty = faults.keys().cloned().collect();
+        self.claims.set_faults(faults);
     }
 
     /// Publishes the devices of the GPUs that the layout does not cover, if they differ from the published ones. Nothing is
@@ -49,8 +101,9 @@ impl DraPublisher {
             return;
         };
         let claimed = self.claims.device_names();
-        let is_same = |(known, known_covered, known_claimed): &(Inventory, _, _)| {
-            known == inventory && *known_covered == covered && *known_claimed == claimed
+        let is_same = |last: &PublishedInputs| {
+            (&last.inventory, &last.covered, &last.claimed, &last.faulty)
+                == (inventory, &covered, &claimed, &self.faulty)
         };
         if self.last.as_ref().is_some_and(is_same) {
             return;
@@ -68,9 +121,11 @@ impl DraPublisher {
             inventory: &inventory,
             covered: &covered,
             claimed: &claimed,
+            faulty: &self.faulty,
             pcie_roots: &pcie_roots,
         };
         self.slices.set(devices.slices());
-        self.last = Some((current.clone(), covered, claimed));
+        let (inventory, faulty) = (current.clone(), self.faulty.clone());
+        self.last = Some(PublishedInputs { inventory, covered, claimed, faulty });
     }
 }

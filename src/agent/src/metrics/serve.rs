@@ -27,6 +27,7 @@ use tower::ServiceExt;
 use tracing::{debug, info, warn};
 
 use super::LayoutMetrics;
+use super::claims::ClaimMetrics;
 use super::usage::UsageMetrics;
 use super::vendors::VendorMetrics;
 use crate::liveness::Liveness;
@@ -49,6 +50,21 @@ pub struct MetricsServer {
     router: Router,
 }
 
+/// Sources of the served metrics.
+#[derive(Debug)]
+pub struct MetricsSources {
+    /// Changes of layouts.
+    pub applies: LayoutMetrics,
+    /// Usage by pod, if it is observed.
+    pub usage: Option<UsageMetrics>,
+    /// Devices of other vendors.
+    pub vendors: Option<VendorMetrics>,
+    /// Resource claims, if they are served.
+    pub claims: Option<ClaimMetrics>,
+    /// Liveness and readiness of the agent.
+    pub liveness: Liveness,
+}
+
 /// Data that requests are answered from.
 #[derive(Debug, Clone)]
 struct MetricsState {
@@ -59,18 +75,14 @@ struct MetricsState {
 
 impl MetricsServer {
     /// Listens at `address`; port 0 takes any free one.
-    pub async fn listen(
-        address: SocketAddr,
-        applies: LayoutMetrics,
-        usage: Option<UsageMetrics>,
-        vendors: Option<VendorMetrics>,
-        liveness: Liveness,
-    ) -> io::Result<Self> {
+    pub async fn listen(address: SocketAddr, sources: MetricsSources) -> io::Result<Self> {
+        let MetricsSources { applies, usage, vendors, claims, liveness } = sources;
         let listener = TcpListener::bind(address).await?;
         info!(address = %listener.local_addr()?, "serving metrics");
         let mut registries = vec![applies.registry()];
         registries.extend(usage.iter().flat_map(UsageMetrics::registries));
         registries.extend(vendors.iter().map(VendorMetrics::registry));
+        registries.extend(claims.iter().map(ClaimMetrics::registry));
         let registries = Arc::new(registries);
         let router = Router::new()
             .route("/metrics", get(scrape))

@@ -8,7 +8,7 @@ use octavo_kube::diagnostics::{ClusterDiagnostics, ClusterNode, OctavoPod};
 use octavo_model::driver_traces::Observed;
 use octavo_node::doctor::{
     Check, CheckResult, ExaminedPaths, Facts, FeatureLabels, Finding, Kubelet, LayoutDevice,
-    LayoutProgress, Subject, run_checks,
+    LayoutProgress, Subject, claim_service, run_checks,
 };
 
 use super::format_findings;
@@ -136,9 +136,9 @@ impl RemoteNode {
     }
 
     fn layout(&self) -> LayoutProgress {
-        let Some(layout) = &self.detail.row.layout else {
-            return LayoutProgress { is_agent: true, ..LayoutProgress::default() };
-        };
+        let claims = claim_service(self.detail.sharing_status.as_deref());
+        let empty = LayoutProgress { is_agent: true, claims, ..LayoutProgress::default() };
+        let Some(layout) = &self.detail.row.layout else { return empty };
         let devices = layout.devices.iter().map(|device| LayoutDevice {
             name: device.name.clone(),
             state: device.state.clone(),
@@ -148,12 +148,11 @@ impl RemoteNode {
         // The summary repeats a device's message.
         let is_own = devices.iter().all(|device| device.message.is_empty());
         LayoutProgress {
-            is_agent: true,
             name: layout.name.clone(),
             state: layout.state.clone(),
             notice: layout.message.clone().filter(|_| is_own),
             devices,
-            journal: Vec::new(),
+            ..empty
         }
     }
 

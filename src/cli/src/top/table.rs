@@ -15,7 +15,7 @@ use crate::text::{self, Cell, NONE};
 const COLUMNS: [&str; 9] =
     ["NODE", "DEVICE", "PARTITION", "POD", "CONTAINER", "REPLICA", "MEMORY", "SHARE", "UTIL"];
 /// Further columns of the wide table.
-const WIDE_COLUMNS: [&str; 5] = ["RESOURCE", "SHARED BY", "TOTAL", "PIDS", "UUID"];
+const WIDE_COLUMNS: [&str; 6] = ["RESOURCE", "CLAIM", "SHARED BY", "TOTAL", "PIDS", "UUID"];
 
 /// Formats one row per tenant, in the given order.
 pub(super) fn table(rows: &[UsageRow], is_wide: bool, headers: Headers, colors: Colors) -> String {
@@ -42,6 +42,7 @@ fn cells(row: &UsageRow) -> Vec<Cell> {
         share(row),
         Cell::optional(tenant.utilization.map(|Percent(percent)| format!("{percent}%"))),
         Cell::optional(row.resource.as_deref()),
+        Cell::optional(tenant.claim.as_deref()),
         Cell::optional(row.replicas),
         Cell::plain(&amount(row.total)),
         Cell::optional(Some(pids.join(",")).filter(|pids| !pids.is_empty())),
@@ -181,7 +182,7 @@ gpu-07 (stale)  GPU 0   1g.10gb    (unnamed pod: uid 7d1c5a3e)  -          -    
         let text = table(&rows()[..1], true, Headers::Hidden, Colors::Off);
         assert_eq!(
             text,
-            "gpu-07  GPU 0  -  team-a/greedy  main  2  31 GiB  116% of 26.6 GiB, over  60%  nvidia.com/gpu  3  80 GiB  4711,4712  GPU-5fd4087b-86f3-7a43-b711-4771313afc50\n"
+            "gpu-07  GPU 0  -  team-a/greedy  main  2  31 GiB  116% of 26.6 GiB, over  60%  nvidia.com/gpu  -  3  80 GiB  4711,4712  GPU-5fd4087b-86f3-7a43-b711-4771313afc50\n"
         );
     }
 }

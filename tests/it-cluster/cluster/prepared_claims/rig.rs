@@ -21,7 +21,8 @@ use tonic::transport::{Channel, Endpoint};
 use crate::cdi_runtime::RUNTIME;
 use crate::cluster::Api;
 use crate::cluster::nodes::Nodes;
-use crate::cluster::objects::TestNode;
+use crate::cluster::objects::{TestNode, TokenKubeconfig};
+use crate::fleet_api::Api as HttpApi;
 use crate::node::Node;
 use crate::process::Program;
 use crate::record;
@@ -113,8 +114,13 @@ impl ClaimRig {
 
     /// The agent, not started.
     pub(super) fn agent(&self, arguments: &[&str]) -> Command {
+        self.agent_as(self.api.kubeconfig(), arguments)
+    }
+
+    /// The agent with other credentials, not started.
+    pub(super) fn agent_as(&self, kubeconfig: &Path, arguments: &[&str]) -> Command {
         let mut command = self.machine.agent(&["--interval=200ms", "--follow-node", "--dra"]);
-        command.arg("--kubeconfig").arg(self.api.kubeconfig()).arg("--node-name").arg(&self.node);
+        command.arg("--kubeconfig").arg(kubeconfig).arg("--node-name").arg(&self.node);
         command.args(arguments).arg("--kubelet-dir").arg(&self.kubelet);
         command.arg("--cdi-dir").arg(self.cdi_dir());
         command
@@ -125,6 +131,53 @@ impl ClaimRig {
         let mut agent = Program::start(&mut self.agent(arguments));
         agent.expect_log(SERVING);
         agent
+    }
+
+    /// Credentials with the permissions of the chart, except for the status of claims.
+    pub(super) fn account_without_status(&self) -> TokenKubeconfig {
+        let namespace = self.namespace();
+        self.api.await_account(namespace);
+        let user = format!("system:serviceaccount:{namespace}:default");
+        let role = format!("{namespace}-without-status");
+        let rule = |group: &str, resource: &str, verbs: &[&str]| json!({"apiGroups": [group], "resources": [resource], "verbs": verbs});
+        let all = ["get", "list", "watch", "create", "patch", "delete"];
+        self.api.create(&json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+            "metadata": {"name": role},
+            "rules": [
+                rule("", "nodes", &["get", "list", "watch", "patch"]),
+                rule("resource.k8s.io", "resourceslices", &all),
+                rule("resource.k8s.io", "resourceclaims", &["get"]),
+            ],
+        }));
+        let role_of = format!("--clusterrole={role}");
+        let user = format!("--user={user}");
+        self.api.kubectl(&["create", "clusterrolebinding", &role, &role_of, &user]);
+        let token = self.api.kubectl(&["create", "token", "default", "-n", namespace]);
+        self.api.kubeconfig_with_token(token.trim_end())
+    }
+
+    /// The taints of a published device, as `key=value`.
+    pub(super) fn taints(&self, device: &str) -> Vec<String> {
+        let of = format!("--field-selector=spec.nodeName={}", self.node);
+        let text = self.api.kubectl(&["get", "resourceslices", &of, "-o", "json"]);
+        let list: Value = serde_json::from_str(&text).unwrap();
+        let slices = list["items"].as_array().unwrap().iter();
+        let mut devices =
+            slices.flat_map(|slice| slice["spec"]["devices"].as_array().into_iter().flatten());
+        let found = devices.find(|one| one["name"] == device).unwrap();
+        let taints = found["taints"].as_array().into_iter().flatten();
+        let text = |of: &Value| of.as_str().unwrap().to_owned();
+        taints.map(|taint| format!("{}={}", text(&taint["key"]), text(&taint["value"]))).collect()
+    }
+
+    /// The agent once it serves the kubelet, with usage by pod, and its metrics.
+    pub(super) fn start_with_metrics(&self) -> (Program, HttpApi) {
+        let arguments = ["--usage-interval=1s", "--metrics-listen=127.0.0.1:0"];
+        let mut agent = Program::start(&mut self.agent(&arguments));
+        let http = HttpApi::at(agent.metrics());
+        agent.expect_log(SERVING);
+        (agent, http)
     }
 
     pub(super) fn inventory(&self) -> Inventory {

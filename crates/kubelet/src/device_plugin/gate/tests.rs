@@ -231,6 +231,7 @@ fn pod(uuid: &str) -> DeviceAllocation {
         container: "main".to_owned(),
         resource: ResourceName::gpu().to_string(),
         device_id: uuid.to_owned(),
+        claim: None,
     }
 }
 

@@ -31,6 +31,7 @@ const LIMIT: Duration = Duration::from_secs(30);
 #[derive(Debug, Default)]
 struct RecordingHandler {
     released: Mutex<Vec<ClaimKey>>,
+    registrations: Mutex<Vec<Result<(), String>>>,
 }
 
 #[tonic::async_trait]
@@ -50,6 +51,10 @@ impl ClaimHandler for RecordingHandler {
     async fn unprepare(&self, claim: &ClaimKey) -> Result<(), String> {
         self.released.lock().unwrap().push(claim.clone());
         Ok(())
+    }
+
+    fn registered(&self, result: Result<(), String>) {
+        self.registrations.lock().unwrap().push(result);
     }
 }
 
@@ -134,13 +139,14 @@ async fn health_stream_sends_the_complete_list_at_start_and_after_each_change() 
         pool: "node-1".to_owned(),
         devices: vec![device("gpu-a", None), device("gpu-b", Some("fell off the bus"))],
         is_known: true,
+        scanned_at: 1_700_000_000,
     }));
     let list = timeout(LIMIT, stream.next()).await.unwrap().unwrap().unwrap().devices;
     let health: Vec<(i32, &str)> =
         list.iter().map(|one| (one.health, one.message.as_str())).collect();
     let expected = [(HealthStatus::Healthy, ""), (HealthStatus::Unhealthy, "fell off the bus")];
     assert_eq!(health, expected.map(|(health, message)| (i32::from(health), message)));
-    assert!(list.iter().all(|one| one.last_updated_time > 0));
+    assert!(list.iter().all(|one| one.last_updated_time == 1_700_000_000), "{list:?}");
 }
 
 #[tokio::test]

@@ -2,6 +2,7 @@
 
 use octavo_model::reason::Reason;
 use octavo_model::reported::Reported;
+use octavo_model::sharing_status::{DeviceProvider, SharingStatus};
 
 use super::*;
 
@@ -110,7 +111,38 @@ fn laid(state: Option<&str>, notice: Option<&str>, devices: &[(&str, &str)]) -> 
         notice: notice.map(ToOwned::to_owned),
         devices: devices.collect(),
         journal: Vec::new(),
+        claims: None,
     }
+}
+
+#[test]
+fn resource_claims_are_served_or_the_finding_names_the_cause() {
+    let says = |claims: Option<Result<(), String>>, drivers: &[&str], verdict, evidence: &str| {
+        let mut node = gpu_node(|_| {});
+        node.layout = Ok(Some(LayoutProgress { claims, ..laid(None, None, &[]) }));
+        if let Ok(Some(kubelet)) = &mut node.kubelet {
+            kubelet.claim_drivers = Ok(drivers.iter().map(ToString::to_string).collect());
+        }
+        node.expect_finding(Check::ResourceClaims, verdict, evidence);
+    };
+    let own = ["gpu.octavo.dev"];
+    says(Some(Ok(())), &own, CheckResult::Ok, "the kubelet registered the driver gpu.octavo.dev");
+    let error = "resource claim team/train is not prepared: NVML is not ready";
+    says(Some(Err(error.to_owned())), &own, CheckResult::Failing, error);
+    says(None, &own, CheckResult::Warning, "but no running agent serves resource claims");
+    says(None, &["gpu.nvidia.com"], CheckResult::NotApplicable, "no agent serves");
+    // The reason is that of the agent's status.
+    let status = |state: &str, message: Option<&str>| SharingStatus {
+        mode: DeviceProvider::Dra.into(),
+        state: Reported::parse(state),
+        message: message.map(ToOwned::to_owned),
+        ..SharingStatus::default()
+    };
+    assert_eq!(claim_service(None), None);
+    assert_eq!(claim_service(Some(&SharingStatus::default())), None);
+    assert_eq!(claim_service(Some(&status("claims-served", None))), Some(Ok(())));
+    let failing = status("claims-not-served", Some(error));
+    assert_eq!(claim_service(Some(&failing)), Some(Err(error.to_owned())));
 }
 
 #[test]

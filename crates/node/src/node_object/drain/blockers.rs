@@ -214,6 +214,12 @@ fn classify<'a>(pods: Option<&'a [Pod]>, holder: &Holder, is_paused: bool) -> Ho
     let known = match find_pod(pods.unwrap_or_default(), holder) {
         HolderPod::Pod(known) => known,
         HolderPod::Unlisted => return HolderClass::Unlisted(unlisted(holder, pods.is_some())),
+        HolderPod::Process if holder.details.claim.is_some() => {
+            return HolderClass::Unlisted(Blocker {
+                name: BlockerName::Process(holders(std::slice::from_ref(holder))),
+                reason: "the kubelet lists no pod of it: it was just created or deleted".to_owned(),
+            });
+        }
         HolderPod::Process => {
             return HolderClass::Stays(Blocker {
                 name: BlockerName::Process(holders(std::slice::from_ref(holder))),

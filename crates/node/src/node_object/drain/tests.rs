@@ -4,6 +4,7 @@ mod attempts;
 mod ends;
 mod random;
 
+use octavo_model::claim::ClaimRef;
 use octavo_model::holder::{self, Holder, HolderDetails};
 use octavo_model::id::PciAddress;
 use octavo_model::reason::{Reason, Severity};

@@ -205,8 +205,17 @@ impl DeviceHealth {
 
     /// The reason why `unit` of this device is unhealthy, and the condition of its recovery.
     pub(super) fn reason(&self, unit: &Unit) -> Option<String> {
+        self.describe(|key| key.affects(unit))
+    }
+
+    /// The reported fault of the device, or of the partition with these ids, and the condition of its recovery.
+    pub(super) fn reported_fault(&self, partition: Option<(u32, u32)>) -> Option<String> {
+        self.describe(|key| key.cause.is_reported() && key.is_in(partition))
+    }
+
+    fn describe(&self, is_wanted: impl Fn(FaultKey) -> bool) -> Option<String> {
         let mut faults = self.faults.iter();
-        let (key, fault) = faults.find(|(key, fault)| fault.over.is_none() && key.affects(unit))?;
+        let (key, fault) = faults.find(|(key, fault)| fault.over.is_none() && is_wanted(**key))?;
         let what = &fault.what;
         let back = fault.recovery_condition(*key, self.reports_recovery_action);
         Some(format!("{what}; {back}"))
@@ -262,6 +271,15 @@ fn shown_faults(observation: DeviceObservation<'_>) -> Vec<(FaultCause, String)>
 }
 
 impl FaultKey {
+    /// Returns whether the fault is one of the whole device, or confined to the partition with these ids.
+    fn is_in(self, partition: Option<(u32, u32)>) -> bool {
+        match (self.part, partition) {
+            (None, _) => true,
+            (Some(_), None) => false,
+            (Some((gi, ci)), Some(own)) => gi == own.0 && ci.is_none_or(|ci| ci == own.1),
+        }
+    }
+
     /// Returns whether the fault affects `unit`. A fault of the whole device affects all its partitions. Instance ids
     /// are reused: a fault affects whichever instance has the id now, for as long as it lasts.
     fn affects(self, unit: &Unit) -> bool {
@@ -276,6 +294,11 @@ impl FaultCause {
     /// Returns whether a device that no longer shows the cause was reset, reloaded or recovered.
     const fn is_ended_by_reset(self) -> bool {
         matches!(self, Self::NoDriver | Self::Away | Self::Recovery | Self::RowsPending)
+    }
+
+    /// Returns whether only errors show the cause, and readings do not.
+    const fn is_reported(self) -> bool {
+        matches!(self, Self::Machine | Self::Reset | Self::Memory | Self::Unknown | Self::Passing)
     }
 
     const fn asks_for_reset(self) -> bool {

@@ -94,7 +94,7 @@ pub(super) fn identify<'a>(
     }
     for site in sites.iter().flatten() {
         let all = site.places.keys().copied();
-        let unknown = all.filter(|name| !names.by_name.contains_key(name));
+        let unknown = all.filter(|name| !name.1.is_empty() && !names.by_name.contains_key(name));
         let holders: BTreeSet<PodName<'_>> = unknown.collect();
         for pid in site.processes.keys() {
             if let Some(ProcessOrigin::Pod { uid, .. }) = input.attribution.origin(*pid)

@@ -82,6 +82,7 @@ fn allocation(pod: &str, container: &str, id: &str) -> Allocation {
             container: container.to_owned(),
             resource: "nvidia.com/gpu".to_owned(),
             device_id: id.to_owned(),
+            claim: None,
         },
         uid: None,
     }

@@ -37,6 +37,7 @@ fn by(name: &ResourceName, id: &ShareId) -> DeviceAllocation {
         container: "main".to_owned(),
         resource: name.to_string(),
         device_id: id.to_string(),
+        claim: None,
     }
 }
 

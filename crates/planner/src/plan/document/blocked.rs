@@ -1,6 +1,7 @@
 //! Causes that block a change, and the holders of the affected devices.
 
 use octavo_model::catalog::Placement;
+use octavo_model::claim::ClaimRef;
 use octavo_model::holder::{Holder, Pod};
 use octavo_model::inventory::ProcessKind;
 use serde::Serialize;
@@ -78,6 +79,8 @@ pub struct BlockingHolder {
     pub since: Option<String>,
     /// The pod of the process.
     pub pod: Option<Pod>,
+    /// The resource claim that was allocated the device.
+    pub claim: Option<ClaimRef>,
 }
 
 impl BlockCause {
@@ -133,6 +136,7 @@ impl From<&Holder> for BlockingHolder {
             command: details.command,
             since: details.since,
             pod: details.pod,
+            claim: details.claim,
         }
     }
 }

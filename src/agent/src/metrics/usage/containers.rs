@@ -43,6 +43,8 @@ pub(super) fn containers(
             (String::new(), OTHERS.to_owned(), String::new())
         };
         labels.extend([("namespace", names.0), ("pod", names.1), ("container", names.2)]);
+        let claim = tenant.claim.as_ref().filter(|_| at < MAX_CONTAINER_SERIES);
+        labels.extend(claim.map(|claim| ("claim", claim.clone())));
         found.entry(labels).or_default().add(unit, tenant);
     }
     let samples = |value: fn(&ContainerUsage) -> Option<f64>| -> Samples {

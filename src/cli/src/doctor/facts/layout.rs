@@ -5,7 +5,7 @@ use std::path::Path;
 use octavo_engine::agent_socket::{Answer, MAX_LINE_BYTES, Request, line};
 use octavo_engine::store;
 use octavo_model::driver_traces::Observed;
-use octavo_node::doctor::{LayoutDevice, LayoutProgress};
+use octavo_node::doctor::{LayoutDevice, LayoutProgress, claim_service};
 use octavo_planner::reconcile::NodeLayoutStatus;
 use octavo_toolkit::error::chain;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
@@ -73,6 +73,7 @@ fn agent_progress(status: NodeLayoutStatus) -> LayoutProgress {
         notice: status.notice,
         devices: devices.collect(),
         journal: Vec::new(),
+        claims: claim_service(status.sharing.as_ref()),
     }
 }
 

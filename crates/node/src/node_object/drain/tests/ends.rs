@@ -158,6 +158,28 @@ fn unlisted_pod_is_awaited_for_a_minute_then_polled_rarely() {
 }
 
 #[test]
+fn claim_is_awaited_until_the_kubelet_lists_its_pod_which_is_then_evicted() {
+    let claim = ClaimRef { namespace: "team-a".to_owned(), name: "train".to_owned() };
+    let claimed = |mut holder: Holder| {
+        holder.details.claim = Some(claim.clone());
+        holder
+    };
+    let alone = claimed(holder(HolderDetails::default()));
+    let pods = observations(&[pod("notebook")]);
+    let outcome = look(&mut affected(), 1, &blocked(vec![alone]), &pods, false);
+    assert_eq!(phase(&outcome), "looking");
+    assert_eq!(
+        waits(&outcome),
+        [
+            "resource claim team-a/train: the kubelet lists no pod of it: it was just created or deleted"
+        ]
+    );
+    let listed = blocked(vec![claimed(held_by("notebook"))]);
+    let outcome = look(&mut affected(), 1, &listed, &pods, false);
+    assert_eq!(reasons(&outcome), ["DrainBegan"]);
+}
+
+#[test]
 fn steady_status_excludes_processes() {
     let pods = observations(&[pod("notebook"), of("dcgm", "DaemonSet")]);
     let drain_status = |pid: u32| {

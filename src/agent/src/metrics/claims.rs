@@ -1,0 +1,124 @@
+//! Metrics of resource claims: the kubelet's calls, and the claims on this node.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use octavo_dra::claims::ClaimState;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::DescriptorEncoder;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::Registry;
+
+use super::BUCKETS;
+use super::family_writer::{FamilyWriter, count};
+use crate::dra::claim_store::ClaimStore;
+
+const CALLS: [&str; 2] = [PREPARE, UNPREPARE];
+/// Value of the label `call` for Prepare.
+pub(crate) const PREPARE: &str = "prepare";
+/// Value of the label `call` for Unprepare.
+pub(crate) const UNPREPARE: &str = "unprepare";
+
+/// Metrics of the claims of a node. Clones share their state.
+#[derive(Debug, Clone)]
+pub struct ClaimMetrics {
+    calls: Family<[(&'static str, &'static str); 2], Counter>,
+    duration: Family<[(&'static str, &'static str); 1], Histogram, fn() -> Histogram>,
+    claims: ClaimCollector,
+}
+
+#[derive(Debug, Clone)]
+struct ClaimCollector(Arc<ClaimStore>);
+
+impl ClaimMetrics {
+    /// Creates the metrics of the claims in `store`.
+    pub fn new(store: Arc<ClaimStore>) -> Self {
+        let new = Self {
+            calls: Family::default(),
+            duration: Family::new_with_constructor(|| Histogram::new(BUCKETS)),
+            claims: ClaimCollector(store),
+        };
+        // Initialize all series to 0, so that the first call shows as an increase.
+        for call in CALLS {
+            for result in ["success", "error"] {
+                drop(new.calls.get_or_create(&[("call", call), ("result", result)]));
+            }
+            drop(new.duration.get_or_create(&[("call", call)]));
+        }
+        new
+    }
+
+    /// Records a call of the kubelet for one claim.
+    pub(crate) fn record(&self, call: &'static str, succeeded: bool, took: Duration) {
+        let result = if succeeded { "success" } else { "error" };
+        self.calls.get_or_create(&[("call", call), ("result", result)]).inc();
+        self.duration.get_or_create(&[("call", call)]).observe(took.as_secs_f64());
+    }
+
+    /// Registers all metrics.
+    pub fn registry(&self) -> Registry {
+        let mut registry = Registry::with_prefix("octavo");
+        registry.register(
+            "claim_calls",
+            "Number of calls of the kubelet to prepare or release a resource claim, by result",
+            self.calls.clone(),
+        );
+        registry.register(
+            "claim_call_duration_seconds",
+            "Duration of a call of the kubelet to prepare or release a resource claim, in seconds",
+            self.duration.clone(),
+        );
+        registry.register_collector(Box::new(self.claims.clone()));
+        registry
+    }
+}
+
+impl Collector for ClaimCollector {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let states = self.0.states();
+        let number = |state: ClaimState| states.iter().filter(|one| **one == state).count();
+        let states = [("preparing", ClaimState::Preparing), ("prepared", ClaimState::Prepared)];
+        let samples = states.map(|(word, state)| {
+            let number = u64::try_from(number(state)).unwrap_or(u64::MAX);
+            (vec![("state", word.to_owned())], count(number))
+        });
+        FamilyWriter(&mut encoder)
+            .gauge(("claims", "Number of resource claims on this node, by state"), samples)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use octavo_dra::claims::ReleasePolicy;
+    use octavo_toolkit::telemetry::exposition;
+
+    use super::*;
+
+    #[test]
+    fn calls_are_counted_by_result_and_every_metric_is_documented() {
+        let store = ClaimStore::new("node-1/gpu.octavo.dev".to_owned(), ReleasePolicy::Destroy);
+        let metrics = ClaimMetrics::new(Arc::new(store));
+        metrics.record(PREPARE, true, Duration::from_millis(300));
+        metrics.record(PREPARE, false, Duration::from_secs(40));
+        metrics.record(UNPREPARE, true, Duration::ZERO);
+        let text = exposition::write(&metrics.registry(), std::iter::empty()).unwrap().1;
+        for sample in [
+            "octavo_claim_calls_total{call=\"prepare\",result=\"success\"} 1",
+            "octavo_claim_calls_total{call=\"prepare\",result=\"error\"} 1",
+            "octavo_claim_calls_total{call=\"unprepare\",result=\"error\"} 0",
+            "octavo_claim_call_duration_seconds_sum{call=\"prepare\"} 40.3",
+            "octavo_claims{state=\"prepared\"} 0.0",
+        ] {
+            assert!(text.lines().any(|line| line == sample), "{sample}\n{text}");
+        }
+        let page = include_str!("../../../../docs/reference/metrics.md");
+        for family in text.lines().filter_map(|line| line.strip_prefix("# TYPE ")) {
+            let (name, _) = family.split_once(' ').unwrap();
+            let entry = format!("\n### `{name}");
+            assert!(page.contains(&entry), "docs/reference/metrics.md does not list {name}");
+        }
+    }
+}
