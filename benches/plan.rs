@@ -23,8 +23,7 @@ use octavo_model::inventory::{
     MigState, PciIds,
 };
 use octavo_model::quantity::Mebibytes;
-use octavo_model::source_position::SourcePosition;
-use octavo_planner::layout::{DeviceTarget, InstanceTarget, MigTarget, Targets};
+use octavo_planner::layout::{DeviceTarget, InstanceTarget, MigTarget, TargetScope, Targets};
 use octavo_planner::plan::{DevicePlanResult, NodePlan, PlanInput, Policy, Step, plan};
 
 /// A profile: id, index, name, GPU slices, size, and where it may lie in the order in which the driver fills a board.
@@ -180,12 +179,7 @@ fn target(rows: &[Row], wanted: &[usize], pci: PciAddress) -> DeviceTarget {
         })
         .collect();
     instances.sort();
-    DeviceTarget {
-        pci,
-        rule: SourcePosition::default(),
-        mig: Some(MigTarget::Enabled(instances)),
-        time_slicing: None,
-    }
+    DeviceTarget::generated(pci, MigTarget::Enabled(instances), TargetScope::Layout)
 }
 
 fn planned(inventory: &Inventory, targets: &Targets) -> (NodePlan, Duration) {

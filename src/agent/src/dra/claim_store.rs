@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use octavo_dra::claims::{
     AllocatedClaim, NodeState, PrepareError, PreparedClaim, PreparedClaims, ReleasePolicy,
 };
-use octavo_dra::{DeviceName, DraDevice};
+use octavo_dra::{ClaimRules, DeviceName, DraDevice};
 use octavo_engine::durable::{self, DurableError};
 use octavo_engine::usage::UsageProbe;
 use octavo_kubelet::device_plugin::AllocationBlock;
@@ -57,8 +57,8 @@ struct StoreState {
     record: Option<(PathBuf, PreparedClaims)>,
     /// Instances that the Prepare calls in progress need.
     creating: BTreeMap<ClaimUid, BTreeSet<DraDevice>>,
-    /// GPUs that the layout covers; `None` until a layout was resolved, or none is selected.
-    covered: Option<BTreeSet<PciAddress>>,
+    /// The rules of the layout; `None` until a layout was resolved, or none is selected.
+    rules: Option<ClaimRules>,
 }
 
 /// Result of a round of the node's loop.
@@ -194,9 +194,9 @@ impl ClaimStore {
         self.lock().record.as_ref().is_some_and(|(_, record)| record.claims.contains_key(uid))
     }
 
-    /// Returns the GPUs that the layout covers now; `None` until this is known.
-    pub fn covered(&self) -> Option<BTreeSet<PciAddress>> {
-        self.lock().covered.clone()
+    /// Returns the rules of the layout; `None` until they are known.
+    pub fn rules(&self) -> Option<ClaimRules> {
+        self.lock().rules.clone()
     }
 
     /// Returns the devices of claims, for the published devices.
@@ -211,20 +211,19 @@ impl ClaimStore {
         state.record.as_ref().map(|(_, record)| record.holders(devices)).unwrap_or_default()
     }
 
-    /// Adds the targets of claims to those of the layout, whose GPUs claims do not change.
+    /// Adds the targets of claims to those of the layout. Claims do not change GPUs that the layout covers.
     pub fn with_targets(&self, inventory: &Inventory, layout: &Targets) -> Targets {
         let mut state = self.lock();
-        let targets = layout.devices.iter().map(|device| device.pci);
-        let covered: BTreeSet<PciAddress> =
-            targets.chain(layout.unverified.iter().map(|one| one.pci)).collect();
-        state.covered = Some(covered.clone());
+        let rules = ClaimRules::new(inventory, layout);
         let mut targets = layout.clone();
         if let Some((_, record)) = &state.record {
             let creating = state.creating.values().flatten().cloned().collect();
-            let own = record.targets(inventory, &creating, &covered, self.policy);
+            let own = record.targets(inventory, &creating, &rules.covered, self.policy);
+            targets.devices.retain(|target| own.devices.iter().all(|one| one.pci != target.pci));
             targets.devices.extend(own.devices);
             targets.devices.sort_by_key(|target| target.pci);
         }
+        state.rules = Some(rules);
         targets
     }
 
@@ -268,8 +267,9 @@ impl ClaimStore {
     ) -> Result<PrepareAttempt, ClaimStoreError> {
         let mut state = self.lock();
         let (_, record) = state.record.as_ref().ok_or(ClaimStoreError::NotOwner)?;
-        let covered = state.covered.as_ref().ok_or(ClaimStoreError::LayoutUnknown)?;
-        let node = NodeState { inventory, holders, holders_unknown, covered, pool: &self.pool };
+        let rules = state.rules.as_ref().ok_or(ClaimStoreError::LayoutUnknown)?;
+        let (covered, pool) = (&rules.covered, self.pool.as_str());
+        let node = NodeState { inventory, holders, holders_unknown, covered, pool };
         let preparation = record.prepare(claim, node)?;
         let uid = &claim.key.uid;
         let prepared = preparation.claim.clone();

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use octavo_dra::slices::NodeDevices;
-use octavo_dra::{DeviceName, LastReadings};
+use octavo_dra::{ClaimRules, DeviceName, LastReadings};
 use octavo_hardware::pcie_root;
 use octavo_kube::resource_slices::ResourceSlicesHandle;
 use octavo_model::id::{NodeName, PciAddress};
@@ -23,9 +23,9 @@ pub struct DraPublisher {
     /// Root complex of each GPU: it never changes, so it is read once.
     pcie_roots: BTreeMap<PciAddress, Option<String>>,
     claims: Arc<ClaimStore>,
-    /// The hardware, the covered GPUs and the claimed devices of the last publication. Reports of progress and of scans
-    /// rarely change them.
-    last: Option<(Inventory, BTreeSet<PciAddress>, BTreeSet<DeviceName>)>,
+    /// The hardware, the rules of the layout and the claimed devices of the last publication. Reports of progress and of
+    /// scans rarely change them.
+    last: Option<(Inventory, ClaimRules, BTreeSet<DeviceName>)>,
 }
 
 impl DraPublisher {
@@ -44,13 +44,13 @@ impl DraPublisher {
     /// Publishes the devices of the GPUs that the layout does not cover, if they differ from the published ones. Nothing is
     /// published before it is known which GPUs these are.
     pub(crate) fn publish(&mut self, inventory: &Inventory) {
-        let Some(covered) = self.claims.covered().filter(|_| inventory.nvml != NvmlState::Loading)
+        let Some(rules) = self.claims.rules().filter(|_| inventory.nvml != NvmlState::Loading)
         else {
             return;
         };
         let claimed = self.claims.device_names();
-        let is_same = |(known, known_covered, known_claimed): &(Inventory, _, _)| {
-            known == inventory && *known_covered == covered && *known_claimed == claimed
+        let is_same = |(known, known_rules, known_claimed): &(Inventory, _, _)| {
+            known == inventory && *known_rules == rules && *known_claimed == claimed
         };
         if self.last.as_ref().is_some_and(is_same) {
             return;
@@ -66,11 +66,11 @@ impl DraPublisher {
         let devices = NodeDevices {
             node: &self.node,
             inventory: &inventory,
-            covered: &covered,
+            rules: &rules,
             claimed: &claimed,
             pcie_roots: &pcie_roots,
         };
         self.slices.set(devices.slices());
-        self.last = Some((current.clone(), covered, claimed));
+        self.last = Some((current.clone(), rules, claimed));
     }
 }
