@@ -50,7 +50,7 @@ pub struct AllocatedDevice {
     pub device: String,
     /// ID of the share, of a device that several claims can share.
     pub share: Option<String>,
-    /// Whether the access is administrative: the claim uses the device without holding it.
+    /// True for administrative access: the claim uses the device without holding it.
     pub is_admin: bool,
 }
 
@@ -113,7 +113,7 @@ pub struct PreparedDevice {
     pub created: bool,
     /// ID of the share, of a device that several claims can share.
     pub share: Option<String>,
-    /// Whether the claim uses the device without holding it.
+    /// True if the claim uses the device without holding it.
     #[serde(default)]
     pub is_admin: bool,
 }

@@ -13,7 +13,9 @@ mod rules;
 pub mod slices;
 
 pub use device::{DeviceName, DraDevice, DraDeviceKind, devices};
-pub use pool_update::{PoolUpdate, SHARES, dropped_fields, has_shared_devices, without_shared_devices};
+pub use pool_update::{
+    PoolUpdate, SHARES, dropped_fields, has_shared_devices, without_shared_devices,
+};
 pub use readings::LastReadings;
 pub use rules::ClaimRules;
 

@@ -66,7 +66,8 @@ impl NodeDevices<'_> {
         let (mut partitioned, mut whole) = (Vec::new(), Vec::new());
         for device in &self.inventory.devices {
             let known = devices_of(device);
-            let Some(first) = known.first().filter(|_| !self.rules.covered.contains(&device.pci)) else {
+            let Some(first) = known.first().filter(|_| !self.rules.covered.contains(&device.pci))
+            else {
                 continue;
             };
             let around = Surroundings {

@@ -52,7 +52,7 @@ pub struct ResourceSlicePublisher {
     listed: BTreeMap<String, ResourceSlice>,
     /// The Node as owner; `None` if it must be read.
     owner: Option<OwnerReference>,
-    /// Whether the API server stores shared devices; `None` before it was asked, and after a restart of the server.
+    /// True if the API server stores shared devices; `None` before it was asked, and after each new list.
     stores_shares: Option<bool>,
 }
 

@@ -1,6 +1,8 @@
 //! Octavo's own dialect.
 
-use octavo_planner::layout::{Dialect, Layout, Layouts, MigSpec, Rule, Selector, Share, ShareTarget};
+use octavo_planner::layout::{
+    Dialect, Layout, Layouts, MigSpec, Rule, Selector, Share, ShareTarget,
+};
 
 use super::error::LayoutProblem;
 use super::findings::{Findings, MappingShape, is_label_value};

@@ -79,7 +79,7 @@ pub struct Rule {
     pub mig: Option<MigSpec>,
     /// Desired sharing of the devices or their partitions; `None` leaves sharing unchanged.
     pub time_slicing: Option<TimeSlicing>,
-    /// Whether resource claims determine the partitions. The rule then lists none.
+    /// True if resource claims determine the partitions. The rule then lists none.
     pub claims: bool,
 }
 
@@ -193,7 +193,7 @@ pub struct UnverifiedDevice {
     pub pci: PciAddress,
     /// Start of the rule in the file.
     pub rule: SourcePosition,
-    /// Who determines its partitions.
+    /// The part of the device that the rule determines.
     pub scope: TargetScope,
     /// The cause, for messages.
     pub reason: String,

@@ -138,11 +138,11 @@ impl NodeReconciler {
         self.select_planned(&planned, view.absent);
         // Interrupted changes are completed. They do not prevent changes of the other devices.
         let begun = |pci: PciAddress| view.unfinished.contains(&pci);
-        // Nor do claims: each of them is a request of its own, and a layout is one request.
-        let targets = view.targets.devices.iter();
-        let of_claims = targets.filter(|target| target.scope == TargetScope::Claims);
-        let of_claims: BTreeSet<PciAddress> = of_claims.map(|target| target.pci).collect();
-        let is_claimed = |pci: PciAddress| of_claims.contains(&pci);
+        // Nor do claims: each is a request of its own, while a layout is one request.
+        let is_claimed = |pci: PciAddress| {
+            let mut targets = view.targets.devices.iter();
+            targets.any(|target| target.pci == pci && target.scope == TargetScope::Claims)
+        };
         let of_layout = planned.devices.iter().filter(|device| !is_claimed(device.pci));
         let mut new = of_layout.filter(|device| !begun(device.pci));
         let impossible = new.any(|device| device.verdict.outcome() == PlanOutcome::Infeasible);

@@ -162,10 +162,7 @@ impl Transaction {
             target.mig.clone_from(&self.request.previous);
             target.scope = TargetScope::Layout;
         }
-        let targets = Targets {
-            devices: vec![target],
-            ..Targets::default()
-        };
+        let targets = Targets { devices: vec![target], ..Targets::default() };
         let inventory = self.current_inventory();
         let planned = plan(&PlanInput {
             inventory: &inventory,

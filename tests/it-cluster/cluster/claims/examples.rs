@@ -4,7 +4,7 @@ use super::*;
 
 const PAGE: &str = include_str!("../../../../docs/tasks/dra.md");
 /// Three whole GPUs and two partitioned ones, all connected.
-const MACHINE: &str = "links: nvswitch\ngpus:\n- {board: A100_80GB, count: 3}\n- {board: A100_80GB, count: 2, mig: enabled}\n";
+const MACHINE: &str = "- {board: A100_80GB, count: 3}\n- {board: A100_80GB, count: 2, mig: enabled}\nlinks: nvswitch\n";
 
 /// The YAML blocks of the examples.
 fn examples() -> Vec<&'static str> {

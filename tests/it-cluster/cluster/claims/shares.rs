@@ -74,3 +74,18 @@ fn pod_with_an_extended_resource_gets_a_device_without_a_claim() {
     workload.await_scheduled("second", "False");
     api.kubectl(&["delete", "namespace", &workload.namespace, "--wait=false"]);
 }
+
+#[test]
+fn shared_devices_are_not_published_without_their_gate() {
+    let api = Api::without_gate("DRAConsumableCapacity");
+    let rig = Rig::new(&api, "- {board: A100_80GB, count: 2}\n");
+    let file = rig.machine.layouts("[{devices: 0, timeSlicing: {replicas: 2}, claims: dra}]");
+    let mut agent = rig.start(&["--dra", "--layouts", &file, "--layout=wanted"]);
+    let line = agent.expect_log("shared devices are not published");
+    assert!(line.contains("DRAConsumableCapacity"), "{line}");
+    let published = await_slices(&api, rig.name(), 1);
+    let devices = &published.values().next().unwrap()["spec"]["devices"];
+    // The other GPU is exclusive.
+    assert_eq!(devices.as_array().unwrap().len(), 1, "{devices}");
+    assert_eq!(devices[0]["attributes"].get("gpu.octavo.dev/shared"), None);
+}
