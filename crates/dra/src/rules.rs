@@ -40,7 +40,7 @@ impl ClaimRules {
     pub(crate) fn replicas(&self, pci: PciAddress, profile: Option<&ProfileName>) -> Option<u32> {
         let shares = &self.shared.get(&pci)?.shares;
         let of_profile = shares.iter().find(|share| match &share.of {
-            ShareTarget::Profile(shared) => profile == Some(shared),
+            ShareTarget::Profile(of) => profile == Some(of),
             ShareTarget::AllUnits | ShareTarget::Resource { .. } => false,
         });
         let of_all = || shares.iter().find(|share| share.of == ShareTarget::AllUnits);

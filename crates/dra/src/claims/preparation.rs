@@ -5,8 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use octavo_model::claim::{ClaimKey, ClaimUid};
 use octavo_model::holder::{Holder, merge_holders};
 use octavo_model::id::PciAddress;
-use octavo_model::inventory::{Condition, Device, GpuInstance, Inventory, MigState, NvmlState};
-use octavo_planner::layout::{MigTarget, current_target};
+use octavo_model::inventory::{Condition, Device, Inventory, NvmlState};
 use octavo_planner::plan::{is_in_use, messages};
 use thiserror::Error;
 
@@ -15,6 +14,7 @@ use super::{
     is_readable, overlap,
 };
 use crate::device::{DraDevice, DraDeviceKind, by_name, devices};
+use crate::occupancy::is_whole;
 
 /// The node at the time of a decision.
 #[derive(Debug, Clone, Copy)]
@@ -331,18 +331,6 @@ fn shares_hardware(one: &DraDevice, other: &DraDevice) -> bool {
         (DraDeviceKind::Gpu, _) | (_, DraDeviceKind::Gpu) => true,
     };
     one.pci == other.pci && overlaps
-}
-
-/// Returns whether the instance has one compute instance with all slices.
-fn is_whole(state: &MigState, instance: &GpuInstance) -> bool {
-    let profile = state.catalog.by_id(instance.profile_id);
-    let Some(MigTarget::Enabled(all)) = current_target(state) else {
-        return false;
-    };
-    let target = all.into_iter().find(|one| one.placement == Some(instance.placement));
-    target
-        .zip(profile)
-        .is_some_and(|(target, profile)| target.compute == [profile.resources.gpu_slices])
 }
 
 /// Refuses a device that is not idle, or may not be.

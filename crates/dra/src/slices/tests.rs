@@ -4,6 +4,10 @@ use octavo_model::catalog::Placement;
 use octavo_model::inventory::{
     Completeness, Condition, LinkRemote, Mig, MigMode, NvLink, NvmlState, Process, ProcessKind,
 };
+use octavo_model::source_position::SourcePosition;
+use octavo_planner::layout::{
+    DeviceTarget, MigTarget, Share, ShareTarget, TargetScope, Targets, TimeSlicing,
+};
 use serde_json::{Value, json};
 
 use super::*;
@@ -299,9 +303,6 @@ fn names_of_a_long_node_are_valid() {
 
 #[test]
 fn shared_devices_have_replicas_and_leave_the_slices_without_their_gate() {
-    use octavo_planner::layout::{DeviceTarget, MigTarget, Share, ShareTarget, TargetScope};
-    use octavo_planner::layout::{Targets, TimeSlicing};
-
     let mut case = Case::new([partitioned("0000:01:00.0", A100, &[]), gpu("0000:02:00.0")]);
     let profile = ShareTarget::Profile("1g.10gb".parse().unwrap());
     let shares = [
@@ -310,7 +311,11 @@ fn shared_devices_have_replicas_and_leave_the_slices_without_their_gate() {
     ];
     let target = |(device, shares): (&Device, Vec<Share>)| DeviceTarget {
         mig: None,
-        time_slicing: Some(TimeSlicing { position: Default::default(), shares, slice: None }),
+        time_slicing: Some(TimeSlicing {
+            position: SourcePosition::default(),
+            shares,
+            slice: None,
+        }),
         ..DeviceTarget::generated(device.pci, MigTarget::Disabled, TargetScope::Mode)
     };
     let devices = case.inventory.devices.iter().zip(shares).map(target).collect();

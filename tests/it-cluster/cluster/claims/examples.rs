@@ -1,6 +1,12 @@
 //! The example claims of `docs/tasks/dra.md`, from the text of the page.
 
-use super::*;
+use std::fs;
+
+use serde_json::json;
+
+use super::{Workload, await_slices, chart_objects, device_of};
+use crate::cluster::Api;
+use crate::cluster::agent::Rig;
 
 const PAGE: &str = include_str!("../../../../docs/tasks/dra.md");
 /// Three whole GPUs and two partitioned ones, all connected.
@@ -18,7 +24,7 @@ fn examples() -> Vec<&'static str> {
 fn apply(workload: &Workload<'_>, text: &str) {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("example.yaml");
-    std::fs::write(&file, text).unwrap();
+    fs::write(&file, text).unwrap();
     workload.api.kubectl(&["create", "-n", &workload.namespace, "-f", file.to_str().unwrap()]);
 }
 

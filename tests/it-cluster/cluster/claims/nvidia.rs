@@ -2,7 +2,11 @@
 //!
 //! Source: kubernetes-sigs/dra-driver-nvidia-gpu, `demo/specs/quickstart/v1`, `gpu-test1.yaml` to `gpu-test6.yaml`.
 
-use super::*;
+use serde_json::{Value, json};
+
+use super::{GPU, MIG, Workload, await_slices, chart_objects, device_of, profile};
+use crate::cluster::Api;
+use crate::cluster::agent::Rig;
 
 /// Board whose profiles the examples name.
 const GPUS: &str = "- {board: A100_40GB, count: 7}\n- {board: A100_40GB, count: 1, mig: enabled}\n";

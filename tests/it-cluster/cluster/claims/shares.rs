@@ -1,6 +1,11 @@
 //! Claims of time-sliced devices, and pods that request extended resources instead of claims.
 
-use super::*;
+use serde_json::json;
+
+use super::{GPU, MIG, Workload, await_slices, chart_objects, device_of, profile, slices};
+use crate::cluster::Api;
+use crate::cluster::agent::Rig;
+use crate::time_limits::eventually;
 
 const SHARED: &str = "shared.octavo.dev";
 
