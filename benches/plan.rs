@@ -23,8 +23,7 @@ use octavo_model::inventory::{
     MigState, PciIds,
 };
 use octavo_model::quantity::Mebibytes;
-use octavo_model::source_position::SourcePosition;
-use octavo_planner::layout::{DeviceTarget, InstanceTarget, MigTarget, Targets};
+use octavo_planner::layout::{DeviceTarget, InstanceTarget, MigTarget, TargetScope, Targets};
 use octavo_planner::plan::{DevicePlanResult, NodePlan, PlanInput, Policy, Step, plan};
 
 /// A profile: ID, index, name, GPU slices, size, and starts of its placements in the order in which the driver uses them.
@@ -181,12 +180,7 @@ fn target(rows: &[Row], profiles: &[usize], pci: PciAddress) -> DeviceTarget {
         })
         .collect();
     instances.sort();
-    DeviceTarget {
-        pci,
-        rule: SourcePosition::default(),
-        mig: Some(MigTarget::Enabled(instances)),
-        time_slicing: None,
-    }
+    DeviceTarget::generated(pci, MigTarget::Enabled(instances), TargetScope::Layout)
 }
 
 fn timed_plan(inventory: &Inventory, targets: &Targets) -> (NodePlan, Duration) {

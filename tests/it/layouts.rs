@@ -11,7 +11,7 @@ use std::path::Path;
 
 use octavo_files::layouts::parse;
 use octavo_model::inventory::Inventory;
-use octavo_planner::layout::{Dialect, Layout, MigTarget, Targets, resolve};
+use octavo_planner::layout::{Dialect, Layout, MigTarget, TargetScope, Targets, resolve};
 use octavo_planner::plan::messages::PlanFormatter;
 use octavo_planner::plan::{Feasibility, feasible};
 
@@ -171,6 +171,9 @@ fn describe_targets(targets: &Targets, machine: &Inventory, reported: &mut Vec<S
         }
         if let Some(sharing) = &target.time_slicing {
             reported.push(format!("{name}: time-slicing: {sharing}"));
+        }
+        if target.scope == TargetScope::Mode {
+            reported.push(format!("{name}: partitions by claims"));
         }
     }
     verdict

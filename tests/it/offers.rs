@@ -16,7 +16,8 @@ use octavo_node::sharing::hand_off::{HandOffError, render};
 use octavo_node::sharing::offer::compile;
 use octavo_node::sharing::{Offers, Unit};
 use octavo_planner::layout::{
-    DeviceTarget, Dialect, ResourceRename, Share, ShareTarget, Targets, TimeSlicing, resolve,
+    DeviceTarget, Dialect, ResourceRename, Share, ShareTarget, TargetScope, Targets, TimeSlicing,
+    resolve,
 };
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -206,6 +207,7 @@ fn targets(node: &Inventory, specs: &[Option<TimeSlicing>]) -> Targets {
             rule: SourcePosition::default(),
             mig: None,
             time_slicing: spec.clone(),
+            scope: TargetScope::Layout,
         })
         .collect();
     devices.sort_by_key(|target| target.pci);

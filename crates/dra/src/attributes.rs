@@ -6,7 +6,9 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::resource::v1::{DeviceAttribute, DeviceCapacity};
+use k8s_openapi::api::resource::v1::{
+    CapacityRequestPolicy, Device as ApiDevice, DeviceAttribute, DeviceCapacity,
+};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use octavo_model::catalog::{GpuInstanceProfile, Placement};
 use octavo_model::id::PciAddress;
@@ -82,6 +84,34 @@ pub(crate) fn capacities_of_partition(profile: &GpuInstanceProfile) -> Capacitie
     let memory = capacity("memory", memory_quantity(profile.memory));
     let counts = counts.map(|(name, count)| capacity(name, count_quantity(count.into())));
     counts.into_iter().chain([memory]).collect()
+}
+
+/// Lets this number of claims share a device.
+///
+/// A claim takes one replica. Every other capacity needs a default of 0: otherwise, the first claim takes it whole. Source:
+/// Kubernetes `dynamic-resource-allocation/structured`, `fillEmptyRequest`.
+pub(crate) fn share(mut device: ApiDevice, replicas: Option<u32>) -> ApiDevice {
+    let Some(replicas) = replicas else {
+        return device;
+    };
+    device.allow_multiple_allocations = Some(true);
+    let shared = DeviceAttribute { bool: Some(true), ..DeviceAttribute::default() };
+    add(device.attributes.get_or_insert_default(), DRIVER, "shared", Some(shared));
+    let policy = |default: u64, valid: Option<u64>| {
+        Some(CapacityRequestPolicy {
+            default: Some(count_quantity(default)),
+            valid_values: valid.map(|value| vec![count_quantity(value)]),
+            ..CapacityRequestPolicy::default()
+        })
+    };
+    let capacities = device.capacity.get_or_insert_default();
+    for capacity in capacities.values_mut() {
+        capacity.request_policy = policy(0, None);
+    }
+    let value = count_quantity(replicas.into());
+    let replicas = DeviceCapacity { value, request_policy: policy(1, Some(1)) };
+    capacities.insert(format!("{DRIVER}/replicas"), replicas);
+    device
 }
 
 fn common(device: &Device, around: Surroundings<'_>) -> Attributes {

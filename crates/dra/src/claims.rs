@@ -8,6 +8,7 @@
 //! A claim is recorded before the hardware changes, so a crash leaves no instance without an owner. The record is a
 //! claim of what Octavo created, never of what exists: every decision compares it with the inventory.
 
+pub mod config;
 mod preparation;
 mod status;
 
@@ -20,10 +21,12 @@ use octavo_model::id::PciAddress;
 use octavo_model::inventory::{
     Condition, Device, GpuInstance, Inventory, MigMode, MigState, NvmlState,
 };
-use octavo_model::source_position::SourcePosition;
-use octavo_planner::layout::{DeviceTarget, InstanceTarget, MigTarget, Targets, current_target};
+use octavo_planner::layout::{
+    DeviceTarget, InstanceTarget, MigTarget, TargetScope, Targets, current_target,
+};
 use octavo_planner::plan::is_in_use;
 use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
 
 pub use self::preparation::{NodeState, Preparation, PrepareError};
 pub use self::status::{ClaimStatuses, DeviceData, DeviceProblem, DeviceStatus, problem};
@@ -48,6 +51,10 @@ pub struct AllocatedDevice {
     pub pool: String,
     /// Name of the device in the pool.
     pub device: String,
+    /// ID of the share, of a device that several claims can share.
+    pub share: Option<String>,
+    /// True for administrative access: the claim uses the device without holding it.
+    pub is_admin: bool,
 }
 
 /// Treatment of an instance that Octavo created for a claim, after the claim has ended.
@@ -97,6 +104,7 @@ pub enum ClaimState {
 }
 
 /// A device of a claim.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PreparedDevice {
@@ -106,6 +114,11 @@ pub struct PreparedDevice {
     pub device: DraDevice,
     /// True if Octavo created the instance, and destroys it after the claim.
     pub created: bool,
+    /// ID of the share, of a device that several claims can share.
+    pub share: Option<String>,
+    /// True if the claim uses the device without holding it.
+    #[serde(default)]
+    pub is_admin: bool,
 }
 
 impl PreparedClaim {
@@ -118,7 +131,12 @@ impl PreparedClaim {
 impl PreparedDevice {
     /// Returns whether the device cannot be taken from the claim. An instance that is still being created can.
     fn is_held(&self, state: ClaimState) -> bool {
-        state == ClaimState::Prepared || !self.created
+        !self.is_admin && (state == ClaimState::Prepared || !self.created)
+    }
+
+    /// Returns whether this is a share of a device that other claims can have too.
+    fn is_share_of(&self, device: &DraDevice) -> bool {
+        self.device == *device && self.share.is_some() && !self.is_admin
     }
 }
 
@@ -138,11 +156,20 @@ impl PreparedClaims {
         self.claims.insert(uid.clone(), claim);
     }
 
-    /// Removes a claim, and releases the instances that Octavo created for it. `None` for an unknown claim.
+    /// Removes a claim, and releases the instances that Octavo created for it. An instance that other claims share becomes
+    /// theirs. `None` for an unknown claim.
     pub fn release(&mut self, uid: &ClaimUid) -> Option<PreparedClaim> {
         let claim = self.claims.remove(uid)?;
-        let created = claim.devices.iter().filter(|one| one.created);
-        self.released.extend(created.map(|one| one.device.clone()));
+        for PreparedDevice { device, .. } in claim.devices.iter().filter(|one| one.created) {
+            let others = self.claims.values_mut().flat_map(|other| &mut other.devices);
+            let mut is_shared = false;
+            for other in others.filter(|other| other.is_share_of(device)) {
+                (other.created, is_shared) = (true, true);
+            }
+            if !is_shared {
+                self.released.insert(device.clone());
+            }
+        }
         Some(claim)
     }
 
@@ -186,8 +213,7 @@ impl PreparedClaims {
         let targets = own.filter_map(|device| {
             let state = device.mig.state()?;
             let mig = self.target(device, state, create, policy)?;
-            let rule = SourcePosition::default();
-            Some(DeviceTarget { pci: device.pci, rule, mig: Some(mig), time_slicing: None })
+            Some(DeviceTarget::generated(device.pci, mig, TargetScope::Claims))
         });
         Targets { devices: targets.collect(), ..Targets::default() }
     }
@@ -253,6 +279,19 @@ impl PreparedClaims {
         holders
     }
 
+    /// Returns whether a claim has access to devices only for monitoring, and so does not hold them. `is_device` selects
+    /// the devices.
+    pub fn only_monitors(
+        &self,
+        claim: &ClaimRef,
+        is_device: impl Fn(&DraDevice) -> bool,
+    ) -> bool {
+        let claims = self.claims.values().filter(|one| one.reference() == *claim);
+        let devices = claims.flat_map(|one| &one.devices).filter(|one| is_device(&one.device));
+        let mut devices = devices.map(|one| one.is_admin).peekable();
+        devices.peek().is_some() && devices.all(|is_admin| is_admin)
+    }
+
     /// Returns the devices of claims of `pool` as allocations without a pod: those of each claim that `listed`, the
     /// allocations that the kubelet lists, does not have.
     pub fn unlisted_allocations(
@@ -283,6 +322,7 @@ impl PreparedClaims {
     pub fn device_names(&self) -> BTreeSet<DeviceName> {
         let claims = self.claims.values().flat_map(|claim| &claim.devices);
         claims
+            .filter(|one| !one.is_admin)
             .map(|one| one.device.name())
             .chain(self.released.iter().map(DraDevice::name))
             .collect()

@@ -10,11 +10,15 @@ mod occupancy;
 mod order;
 mod pool_update;
 mod readings;
+mod rules;
 pub mod slices;
 
 pub use device::{DeviceName, DraDevice, DraDeviceKind, devices};
-pub use pool_update::{PoolUpdate, dropped_fields};
+pub use pool_update::{
+    PoolUpdate, SHARES, dropped_fields, has_shared_devices, without_shared_devices,
+};
 pub use readings::LastReadings;
+pub use rules::ClaimRules;
 
 /// Name of the driver: in `ResourceSlices`, in the results of claims and at the kubelet.
 pub const DRIVER: &str = "gpu.octavo.dev";

@@ -126,7 +126,7 @@ pub(crate) fn occupied_partition(
 }
 
 /// Returns whether one compute instance takes all of the GPU instance.
-fn is_whole(state: &MigState, instance: &GpuInstance) -> bool {
+pub(crate) fn is_whole(state: &MigState, instance: &GpuInstance) -> bool {
     let [compute] = instance.compute_instances.as_slice() else {
         return false;
     };

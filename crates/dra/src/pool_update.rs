@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::resource::v1::{ResourceSlice, ResourceSliceSpec};
+use k8s_openapi::api::resource::v1::{Device, ResourceSlice, ResourceSliceSpec};
 
 /// Writes that take a pool from its published to its desired state.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -81,25 +81,51 @@ pub fn dropped_fields(stored: &ResourceSlice, sent: &ResourceSlice) -> Vec<&'sta
         let devices = slice.spec.devices.as_deref().unwrap_or_default();
         let counters = slice.spec.shared_counters.is_some()
             || devices.iter().any(|device| device.consumes_counters.is_some());
-        (counters, devices.iter().any(|device| device.taints.is_some()))
+        let taints = devices.iter().any(|device| device.taints.is_some());
+        [counters, taints, has_shared_devices(slice)]
     };
-    let ((counters, taints), (stored_counters, stored_taints)) = (has(sent), has(stored));
-    let gates = [
-        (counters && !stored_counters, "shared counters (DRAPartitionableDevices)"),
-        (taints && !stored_taints, "taints (DRADeviceTaints)"),
-    ];
-    let dropped: Vec<&str> = gates.iter().filter(|(is, _)| *is).map(|(_, name)| *name).collect();
+    let names = ["shared counters (DRAPartitionableDevices)", "taints (DRADeviceTaints)", SHARES];
+    let each = names.into_iter().zip(has(sent)).zip(has(stored));
+    let dropped: Vec<&str> =
+        each.filter(|((_, sent), stored)| *sent && !stored).map(|((name, _), _)| name).collect();
     if dropped.is_empty() { vec!["unknown fields"] } else { dropped }
+}
+
+/// The fields of shared devices, with the feature gate that they need.
+pub const SHARES: &str = "shared devices (DRAConsumableCapacity)";
+
+/// Returns whether several claims can share a device of the slice.
+pub fn has_shared_devices(slice: &ResourceSlice) -> bool {
+    slice.spec.devices.iter().flatten().any(is_shared)
+}
+
+/// Returns the slices of a pool without the devices that several claims can share.
+#[must_use]
+pub fn without_shared_devices(mut slices: Vec<ResourceSlice>) -> Vec<ResourceSlice> {
+    for devices in slices.iter_mut().filter_map(|slice| slice.spec.devices.as_mut()) {
+        devices.retain(|device| !is_shared(device));
+    }
+    slices.retain(|slice| slice.spec.devices.as_ref().is_none_or(|devices| !devices.is_empty()));
+    let count = i64::try_from(slices.len()).unwrap_or(i64::MAX);
+    for slice in &mut slices {
+        slice.spec.pool.resource_slice_count = count;
+    }
+    slices
+}
+
+fn is_shared(device: &Device) -> bool {
+    device.allow_multiple_allocations == Some(true)
 }
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
+    use std::collections::{BTreeMap, BTreeSet};
 
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::{OwnerReference, Time};
     use octavo_model::inventory::{Condition, Device};
 
-    use super::*;
+    use super::{PoolUpdate, ResourceSlice, dropped_fields};
+    use crate::ClaimRules;
     use crate::slices::NodeDevices;
     use crate::tests_support::{gpu, node, partitioned};
 
@@ -108,7 +134,7 @@ mod tests {
         let mut slices = NodeDevices {
             node: &"node-1".parse().unwrap(),
             inventory: &inventory,
-            covered: &BTreeSet::new(),
+            rules: &ClaimRules::default(),
             claimed: &BTreeSet::new(),
             faulty: &BTreeSet::new(),
             pcie_roots: &BTreeMap::new(),

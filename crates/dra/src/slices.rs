@@ -17,10 +17,9 @@ use octavo_model::interconnect::{self, InterconnectKind};
 use octavo_model::inventory::{Device, Inventory, MigState};
 use octavo_model::quantity::Mebibytes;
 
-use crate::DRIVER;
 use crate::attributes::{
     Surroundings, capacities_of_gpu, capacities_of_partition, count_quantity, memory_quantity,
-    of_gpu, of_partition,
+    of_gpu, of_partition, share,
 };
 use crate::counters::{Counters, MEMORY};
 use crate::device::{DeviceName, DraDevice, DraDeviceKind, devices_of};
@@ -28,6 +27,7 @@ use crate::occupancy::{
     ForeignPartition, occupied_gpu, occupied_partition, unhealthy, unhealthy_or_faulty,
 };
 use crate::order::ordered;
+use crate::{ClaimRules, DRIVER};
 
 /// Maximum devices of a slice in which one has taints or counters. Source: Kubernetes `api/resource/v1`,
 /// `ResourceSliceMaxDevicesWithTaintsOrConsumesCounters`.
@@ -46,8 +46,8 @@ pub struct NodeDevices<'a> {
     pub node: &'a NodeName,
     /// Its accelerators.
     pub inventory: &'a Inventory,
-    /// The GPUs that the layout of the node covers, which are not published.
-    pub covered: &'a BTreeSet<PciAddress>,
+    /// The rules of its layout. The GPUs that the layout covers are not published.
+    pub rules: &'a ClaimRules,
     /// The devices that prepared claims hold.
     pub claimed: &'a BTreeSet<DeviceName>,
     /// The devices that reported an error which requires attention.
@@ -70,7 +70,8 @@ impl NodeDevices<'_> {
         let (mut partitioned, mut whole) = (Vec::new(), Vec::new());
         for device in &self.inventory.devices {
             let known = devices_of(device);
-            let Some(first) = known.first().filter(|_| !self.covered.contains(&device.pci)) else {
+            let Some(first) = known.first().filter(|_| !self.rules.covered.contains(&device.pci))
+            else {
                 continue;
             };
             let around = Surroundings {
@@ -123,7 +124,7 @@ impl NodeDevices<'_> {
     fn whole_gpu(&self, device: &Device, around: Surroundings<'_>) -> ApiDevice {
         let name = DraDevice { pci: device.pci, what: DraDeviceKind::Gpu }.name();
         let unhealthy = unhealthy(device, &self.inventory.nvml);
-        ApiDevice {
+        let gpu = ApiDevice {
             name: name.to_string(),
             attributes: Some(of_gpu(device, around)),
             capacity: Some(capacities_of_gpu(device)).filter(|all| !all.is_empty()),
@@ -132,7 +133,8 @@ impl NodeDevices<'_> {
                 occupied_gpu(device, self.claimed),
             ),
             ..ApiDevice::default()
-        }
+        };
+        share(gpu, self.rules.replicas(device.pci, None))
     }
 
     /// Returns the devices of a GPU with MIG mode on; `None` if its slices exceed what counters can describe.
@@ -155,7 +157,7 @@ impl NodeDevices<'_> {
             };
             let occupied = occupied_partition(profile.id, placement, &foreign, &counters);
             let name = DraDevice { pci: device.pci, what }.name();
-            ApiDevice {
+            let partition = ApiDevice {
                 name: name.to_string(),
                 attributes: Some(of_partition(device, around, profile, placement)),
                 capacity: Some(capacities_of_partition(profile)),
@@ -168,7 +170,8 @@ impl NodeDevices<'_> {
                     occupied,
                 ),
                 ..ApiDevice::default()
-            }
+            };
+            share(partition, self.rules.replicas(device.pci, Some(&profile.name)))
         });
         Some(PartitionedGpu {
             devices: devices.collect(),

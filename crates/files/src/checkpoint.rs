@@ -8,8 +8,7 @@ use octavo_model::catalog::{GpuInstanceProfile, Placement};
 use octavo_model::inventory::{
     Completeness, ComputeInstance, Device, GpuInstance, Inventory, MigMode, MigState,
 };
-use octavo_model::source_position::SourcePosition;
-use octavo_planner::layout::{DeviceTarget, InstanceTarget, MigTarget, Targets};
+use octavo_planner::layout::{DeviceTarget, InstanceTarget, MigTarget, TargetScope, Targets};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -196,12 +195,7 @@ fn read_device(
         instances.sort();
         MigTarget::Enabled(instances)
     };
-    Ok(DeviceTarget {
-        pci: device.pci,
-        rule: SourcePosition::default(),
-        mig: Some(mig),
-        time_slicing: None,
-    })
+    Ok(DeviceTarget::generated(device.pci, mig, TargetScope::Layout))
 }
 
 fn read_instance(

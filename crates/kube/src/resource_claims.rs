@@ -2,6 +2,7 @@
 
 use k8s_openapi::api::resource::v1::ResourceClaim;
 use kube::{Api, Client};
+use octavo_dra::claims::config::{ConfigError, NVIDIA_DRIVER, check_config};
 use octavo_dra::claims::{AllocatedClaim, AllocatedDevice};
 use octavo_model::claim::{ClaimKey, ClaimUid};
 use octavo_model::id::ParseError;
@@ -33,16 +34,15 @@ pub enum ResourceClaimError {
     /// The API server returned it without a valid UID.
     #[error("the API server returned a resource claim without a valid UID")]
     Uid(#[source] ParseError),
-    /// A request has administrative access, which is not supported.
-    #[error(
-        "request {0} has adminAccess, which Octavo does not support; request the device without it"
-    )]
-    AdminAccess(String),
-    /// The claim has configuration for the driver, which is not supported.
-    #[error(
-        "the claim has opaque configuration for the driver {0}, which Octavo does not support; remove it"
-    )]
-    OpaqueConfig(String),
+    /// The claim has configuration for the driver that is not supported.
+    #[error("the claim has configuration for the driver {driver} that Octavo does not support")]
+    OpaqueConfig {
+        /// The driver.
+        driver: String,
+        /// The part that is not supported.
+        #[source]
+        source: ConfigError,
+    },
 }
 
 impl std::fmt::Debug for ResourceClaimClient {
@@ -70,9 +70,6 @@ impl ResourceClaimClient {
     }
 }
 
-/// Name of NVIDIA's driver, whose configuration is refused instead of ignored.
-const NVIDIA_DRIVER: &str = "gpu.nvidia.com";
-
 /// Returns the claim with the devices of `driver`.
 fn allocated(
     claim: ResourceClaim,
@@ -89,19 +86,21 @@ fn allocated(
         name == driver || (name == NVIDIA_DRIVER && results.iter().all(|one| one.driver != name))
     };
     let own: Vec<_> = results.iter().filter(|result| result.driver == driver).collect();
-    if let Some(result) = own.iter().find(|result| result.admin_access == Some(true)) {
-        return Err(ResourceClaimError::AdminAccess(result.request.clone()));
-    }
     let configs = allocation.config.unwrap_or_default();
-    let mut opaque = configs.iter().filter_map(|config| config.opaque.as_ref());
-    if let Some(config) = opaque.find(|config| !own.is_empty() && is_ours(&config.driver)) {
-        return Err(ResourceClaimError::OpaqueConfig(config.driver.clone()));
+    let opaque = configs.iter().enumerate();
+    let opaque = opaque.filter_map(|(index, config)| Some((index, config.opaque.as_ref()?)));
+    for (index, config) in opaque.filter(|(_, one)| !own.is_empty() && is_ours(&one.driver)) {
+        check_config(index, &config.parameters.0).map_err(|source| {
+            ResourceClaimError::OpaqueConfig { driver: config.driver.clone(), source }
+        })?;
     }
     let devices = own.into_iter().map(|result| AllocatedDevice {
         // A device for a subrequest has the name `<request>/<subrequest>`.
         request: result.request.split('/').next().unwrap_or_default().to_owned(),
         pool: result.pool.clone(),
         device: result.device.clone(),
+        share: result.share_id.clone(),
+        is_admin: result.admin_access == Some(true),
     });
     let key = ClaimKey { uid, ..key.clone() };
     Ok(AllocatedClaim { key, devices: devices.collect() })
@@ -134,6 +133,8 @@ mod tests {
             request: "gpu".to_owned(),
             pool: "p".to_owned(),
             device: "gpu-a".to_owned(),
+            share: None,
+            is_admin: false,
         };
         assert_eq!(read.devices, [device]);
         let with = |result: Value, config: Value| {
@@ -144,15 +145,19 @@ mod tests {
             });
             allocated(serde_json::from_value(claim).unwrap(), &key, "gpu.octavo.dev")
         };
-        let result = |driver: &str, admin: bool| json!({"request": "gpu", "driver": driver, "pool": "p", "device": "gpu-a", "adminAccess": admin});
+        let result = |driver: &str, admin: bool| json!({"request": "gpu", "driver": driver, "pool": "p", "device": "gpu-a", "adminAccess": admin, "shareID": "1f"});
         let config = |driver: &str| json!({"source": "FromClaim", "opaque": {"driver": driver, "parameters": {"kind": "GpuConfig"}}});
-        let admin = with(result("gpu.octavo.dev", true), config("net.example.com"));
-        assert!(matches!(admin, Err(ResourceClaimError::AdminAccess(request)) if request == "gpu"));
+        let admin = with(result("gpu.octavo.dev", true), config("net.example.com")).unwrap();
+        assert!(admin.devices[0].is_admin);
+        assert_eq!(admin.devices[0].share.as_deref(), Some("1f"));
         for driver in ["gpu.octavo.dev", "gpu.nvidia.com"] {
-            let refused = with(result("gpu.octavo.dev", false), config(driver));
-            assert!(
-                matches!(refused, Err(ResourceClaimError::OpaqueConfig(name)) if name == driver)
-            );
+            let refused = with(result("gpu.octavo.dev", false), config(driver)).unwrap_err();
+            let ResourceClaimError::OpaqueConfig { driver: named, source } = &refused else {
+                panic!("{refused}");
+            };
+            assert_eq!(named, driver);
+            let reason = "config[0].opaque.parameters: missing field `apiVersion`";
+            assert_eq!(source.to_string(), reason);
         }
         let foreign = with(result("gpu.nvidia.com", false), config("gpu.nvidia.com")).unwrap();
         assert_eq!(foreign.devices, []);

@@ -14,7 +14,9 @@ use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client};
-use octavo_dra::{DRIVER, PoolUpdate, dropped_fields};
+use octavo_dra::{
+    DRIVER, PoolUpdate, SHARES, dropped_fields, has_shared_devices, without_shared_devices,
+};
 use octavo_model::id::NodeName;
 use octavo_node::node_object::FIELD_MANAGER;
 use octavo_node::node_object::write_backoff::WriteBackoff;
@@ -50,6 +52,8 @@ pub struct ResourceSlicePublisher {
     listed: BTreeMap<String, ResourceSlice>,
     /// The Node as owner; `None` if it must be read.
     owner: Option<OwnerReference>,
+    /// True if the API server stores shared devices; `None` before it was asked, and after each new list.
+    stores_shares: Option<bool>,
 }
 
 /// Reason why the slices are not published.
@@ -109,6 +113,7 @@ impl ResourceSlicePublisher {
             published: None,
             listed: BTreeMap::new(),
             owner: None,
+            stores_shares: None,
         };
         (ResourceSlicesHandle { task }, publisher)
     }
@@ -182,12 +187,38 @@ impl ResourceSlicePublisher {
         }
     }
 
+    /// Returns whether the API server stores the fields of shared devices. Without these, claims would have the devices
+    /// exclusively. Writes nothing.
+    async fn stores_shares(&mut self, shared: &ResourceSlice) -> Result<bool, PublishError> {
+        if let Some(known) = self.stores_shares {
+            return Ok(known);
+        }
+        let name = shared.metadata.name.clone().unwrap_or_default();
+        let params = PatchParams { dry_run: true, ..PatchParams::apply(FIELD_MANAGER).force() };
+        let tried = client::request(self.slices.patch(&name, &params, &Patch::Apply(shared))).await;
+        let tried = tried.map_err(|source| PublishError::Write { name, source })?;
+        let is_dropped = dropped_fields(&tried, shared).contains(&SHARES);
+        if is_dropped {
+            warn!(
+                dropped = SHARES,
+                "shared devices are not published: enable the feature gate of the API server and the scheduler"
+            );
+        }
+        self.stores_shares = Some(!is_dropped);
+        Ok(!is_dropped)
+    }
+
     /// Takes the slices to the desired state. Returns the number of writes.
     async fn write(&mut self, desired: &[ResourceSlice]) -> Result<usize, PublishError> {
         let owner = self.owner().await?;
         let mut slices = desired.to_vec();
         for slice in &mut slices {
             slice.metadata.owner_references = Some(vec![owner.clone()]);
+        }
+        if let Some(shared) = slices.iter().find(|slice| has_shared_devices(slice))
+            && !self.stores_shares(shared).await?
+        {
+            slices = without_shared_devices(slices);
         }
         let published = self.published.get_or_insert_default();
         let PoolUpdate { apply, delete } = PoolUpdate::new(published, &slices);
@@ -240,7 +271,10 @@ impl ResourceSlicePublisher {
 
     fn apply_event(&mut self, event: Event<ResourceSlice>) {
         match event {
-            Event::Init => self.listed.clear(),
+            Event::Init => {
+                self.listed.clear();
+                self.stores_shares = None;
+            }
             Event::InitApply(slice) => {
                 self.listed.insert(name(&slice), slice);
             }

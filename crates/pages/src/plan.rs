@@ -9,7 +9,7 @@ use octavo_files::config_files::{AvailableLayouts, LayoutFileSnapshot};
 use octavo_model::holder::without_repeated_pods;
 use octavo_model::inventory::{Device, Inventory};
 use octavo_model::reason::Reason;
-use octavo_planner::layout::{DeviceTarget, MigTarget};
+use octavo_planner::layout::{DeviceTarget, MigTarget, TargetScope};
 use octavo_planner::plan::messages::{self, PlanFormatter};
 use octavo_planner::plan::{
     Blocked, Cause, DeviceChange, DevicePlan, DevicePlanResult, Infeasible, PlanOutcome, Policy,
@@ -205,6 +205,9 @@ impl DevicePlanView {
                 "Time-slicing: {sharing}. The plan covers partitions only and does not change time-slicing."
             ));
         }
+        if target.is_some_and(|target| target.scope == TargetScope::Mode) {
+            story.notes.push("Resource claims determine the partitions of this GPU.".to_owned());
+        }
         story
     }
 
@@ -241,9 +244,11 @@ impl DevicePlanView {
 
 /// Describes the target of a device.
 fn describe_target(target: Option<&DeviceTarget>, formatter: &PlanFormatter<'_>) -> String {
+    let is_mode = target.is_some_and(|target| target.scope == TargetScope::Mode);
     match target.and_then(|target| target.mig.as_ref()) {
         None => "partitions unchanged".to_owned(),
         Some(MigTarget::Disabled) => "MIG mode off".to_owned(),
+        Some(MigTarget::Enabled(_)) if is_mode => "MIG mode on".to_owned(),
         Some(MigTarget::Enabled(instances)) => printable(&formatter.list(instances)),
     }
 }

@@ -1,5 +1,5 @@
-//! Dynamic Resource Allocation: publication of the GPUs that no layout covers, the kubelet's claims, and the changes of
-//! devices that they need.
+//! Dynamic Resource Allocation: publication of the GPUs of which no layout determines the partitions, the kubelet's claims,
+//! and the changes of devices that they need.
 //!
 //! ```text
 //!   kubelet --Prepare--> plugin --claim--> claim_store --targets--> partitioning: a round of the engine

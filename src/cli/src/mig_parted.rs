@@ -149,6 +149,7 @@ fn whole_gpus(name: &str) -> Layout {
         devices: Selector::All,
         mig: Some(MigSpec::Disabled),
         time_slicing: None,
+        claims: false,
     };
     Layout { name: name.to_owned(), position: SourcePosition::default(), rules: vec![rule] }
 }

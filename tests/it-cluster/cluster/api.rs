@@ -37,15 +37,20 @@ impl Api {
     /// by the first call.
     pub(crate) fn shared() -> &'static Self {
         static SHARED: OnceLock<Api> = OnceLock::new();
-        SHARED.get_or_init(|| Self::launch(true))
+        SHARED.get_or_init(|| Self::launch(true, ""))
     }
 
     /// An API server for one test: etcd and kube-apiserver only, without service accounts and a scheduler.
     pub(crate) fn fresh() -> Self {
-        Self::launch(false)
+        Self::launch(false, "")
     }
 
-    fn launch(all: bool) -> Self {
+    /// An API server for one test without this feature gate.
+    pub(crate) fn without_gate(gate: &str) -> Self {
+        Self::launch(false, &format!("--feature-gates={gate}=false"))
+    }
+
+    fn launch(all: bool, flags: &str) -> Self {
         let mut names = vec!["etcd", "kube-apiserver", "kubectl"];
         if all {
             names.extend(["kube-controller-manager", "kube-scheduler"]);
@@ -68,6 +73,7 @@ impl Api {
                 .arg(setting("CLUSTER_ETCD_PEER_PORT", peer.to_string()))
                 .arg(setting("CLUSTER_CONTROLLER_MANAGER_PORT", controllers.to_string()))
                 .arg(setting("CLUSTER_SCHEDULER_PORT", scheduler.to_string()))
+                .arg(setting("APISERVER_FLAGS", flags))
                 .arg(script("supervise.sh")),
         );
         let url = format!("https://{address}:{port}");

@@ -1,5 +1,9 @@
 //! Claims for devices of simulated machines, allocated by the real scheduler from the slices that real agents publish.
 
+mod examples;
+mod nvidia;
+mod shares;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use octavo_dra::slices::pool_name;
@@ -59,22 +63,34 @@ impl Workload<'_> {
         let selectors: Vec<Value> =
             selector.iter().map(|cel| json!({"cel": {"expression": cel}})).collect();
         let exactly = json!({"deviceClassName": class, "selectors": selectors});
+        self.claim(name, &json!({"requests": [{"name": "device", "exactly": exactly}]}));
+        self.pod(name, node, name, &[json!({"claims": [{"name": "device"}]})]);
+    }
+
+    /// Creates a claim with these `spec.devices`.
+    fn claim(&self, name: &str, devices: &Value) {
         self.api.create(&json!({
             "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim",
             "metadata": {"name": name, "namespace": self.namespace},
-            "spec": {"devices": {"requests": [{"name": "device", "exactly": exactly}]}},
+            "spec": {"devices": devices},
         }));
+    }
+
+    /// Creates a pod on this node that has the claim as `device`, with a container for each of these resources.
+    fn pod(&self, name: &str, node: &str, claim: &str, resources: &[Value]) {
+        let containers = resources.iter().enumerate().map(|(number, resources)| {
+            let name = format!("main-{number}");
+            json!({"name": name, "image": "registry.invalid/none", "resources": resources})
+        });
+        let claims = json!([{"name": "device", "resourceClaimName": claim}]);
         self.api.create(&json!({
             "apiVersion": "v1", "kind": "Pod",
             "metadata": {"name": name, "namespace": self.namespace},
             "spec": {
                 "nodeSelector": {"kubernetes.io/hostname": node},
                 "tolerations": [{"operator": "Exists"}],
-                "resourceClaims": [{"name": "device", "resourceClaimName": name}],
-                "containers": [{
-                    "name": "main", "image": "registry.invalid/none",
-                    "resources": {"claims": [{"name": "device"}]},
-                }],
+                "resourceClaims": if claim.is_empty() { json!([]) } else { claims },
+                "containers": containers.collect::<Vec<_>>(),
             },
         }));
     }
@@ -83,14 +99,18 @@ impl Workload<'_> {
     fn allocate(&self, name: &str, node: &str, class: &str, selector: Option<&str>) -> String {
         self.create(name, node, class, selector);
         self.await_scheduled(name, "True");
-        let text =
-            self.api.kubectl(&["get", "resourceclaim", name, "-n", &self.namespace, "-o", "json"]);
-        let claim: Value = serde_json::from_str(&text).unwrap();
-        let results = claim["status"]["allocation"]["devices"]["results"].as_array().unwrap();
-        assert_eq!(results.len(), 1, "{claim}");
+        let results = self.results(name);
+        assert_eq!(results.len(), 1, "{results:?}");
         assert_eq!(results[0]["driver"], "gpu.octavo.dev");
         assert_eq!(results[0]["pool"], pool_name(&node.parse().unwrap()));
-        results[0]["device"].as_str().unwrap().to_owned()
+        device_of(&results[0])
+    }
+
+    /// The devices that the scheduler allocated to a claim.
+    fn results(&self, claim: &str) -> Vec<Value> {
+        let get = ["get", "resourceclaim", claim, "-n", &self.namespace, "-o", "json"];
+        let claim: Value = serde_json::from_str(&self.api.kubectl(&get)).unwrap();
+        claim["status"]["allocation"]["devices"]["results"].as_array().unwrap().clone()
     }
 
     /// Creates a claim that no device satisfies.
@@ -104,6 +124,10 @@ impl Workload<'_> {
         let pod = format!("pod/{name}");
         self.api.kubectl(&["wait", "-n", &self.namespace, &pod, &wanted, "--timeout=300s"]);
     }
+}
+
+fn device_of(result: &Value) -> String {
+    result["device"].as_str().unwrap().to_owned()
 }
 
 /// Returns a selector of MIG devices with this profile.

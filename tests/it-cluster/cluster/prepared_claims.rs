@@ -1,5 +1,6 @@
 //! Resource claims of a real API server, prepared by the shipped agent on a simulated machine. The test plays the kubelet.
 
+mod access;
 mod crashes;
 mod rig;
 mod visible;
@@ -233,22 +234,25 @@ fn real_kubelet_registers_the_driver_and_prepares_the_claim_of_a_pod() {
     agent.expect_log("the kubelet registered the DRA driver");
     let claim = rig.claim("train", &[&rig.device("3g.20gb", 4)]);
     rig.api.await_account(rig.namespace());
-    // Not scheduled: the claim is allocated already, and the controller manager reserves it for the pod.
-    rig.api.create(&json!({
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": "train", "namespace": rig.namespace()},
-        "spec": {
-            "nodeName": "node-1",
-            "terminationGracePeriodSeconds": 0,
-            "resourceClaims": [{"name": "gpu", "resourceClaimName": claim.name}],
-            "containers": [{
-                "name": "main",
-                "image": "test.invalid/none:1",
-                "resources": {"claims": [{"name": "gpu"}]},
-            }],
-        },
-    }));
+    // Not scheduled: the claim is allocated already, and the controller manager reserves it for the pods. Two containers
+    // and two pods share it.
+    let containers = ["main", "side"].map(|name| {
+        let resources = json!({"claims": [{"name": "gpu"}]});
+        json!({"name": name, "image": "test.invalid/none:1", "resources": resources})
+    });
+    for pod in ["train", "second"] {
+        rig.api.create(&json!({
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": pod, "namespace": rig.namespace()},
+            "spec": {
+                "nodeName": "node-1",
+                "terminationGracePeriodSeconds": 0,
+                "resourceClaims": [{"name": "gpu", "resourceClaimName": claim.name}],
+                "containers": containers,
+            },
+        }));
+    }
     rig.await_geometry(&["3g.20gb"]);
     eventually("the specification", || rig.has_spec(&claim));
     let listed = "namespace=\"NS\",pod=\"train\",container=\"main\",claim=\"train\"} 1.0";
@@ -259,7 +263,9 @@ fn real_kubelet_registers_the_driver_and_prepares_the_claim_of_a_pod() {
     nodes.restart_kubelet("node-1");
     agent.expect_log("the kubelet registered the DRA driver");
     assert_eq!(rig.geometry(), [("3g.20gb".to_owned(), 4)]);
-    rig.api.kubectl(&["delete", "pod", "train", "-n", rig.namespace(), "--wait=false"]);
+    rig.api.kubectl(&["delete", "pod", "train", "-n", rig.namespace()]);
+    assert_eq!(rig.geometry(), [("3g.20gb".to_owned(), 4)]);
+    rig.api.kubectl(&["delete", "pod", "second", "-n", rig.namespace(), "--wait=false"]);
     rig.await_geometry(&[]);
     eventually("the removed specification", || !rig.has_spec(&claim));
     agent.kill();

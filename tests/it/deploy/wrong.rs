@@ -12,6 +12,7 @@ const WRONG: &[(&str, &str)] = &[
     ("{agent: {interval: 3}}", "'/agent/interval'"),
     ("{agent: {interval: 3 seconds}}", "'/agent/interval'"),
     ("{agent: {drain: {policy: all}}}", "'/agent/drain/policy'"),
+    ("{dra: {extendedResources: [nvidia.com/mig-3g]}}", "'/dra/extendedResources/0'"),
     ("{agent: {drain: {deadline: ''}}}", "'/agent/drain/deadline'"),
     ("{agent: {drain: {deadline: 0s}}}", "'/agent/drain/deadline'"),
     ("{agent: {drain: {deadline: 500ms}}}", "'/agent/drain/deadline'"),

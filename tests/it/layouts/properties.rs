@@ -59,6 +59,7 @@ fn theirs() -> impl Strategy<Value = Layouts> {
         },
         mig: Some(mig),
         time_slicing: None,
+        claims: false,
     });
     file(Dialect::MigParted, ".{0,40}", vec(rule, 1..4))
 }
@@ -74,18 +75,22 @@ fn file(
     })
 }
 
-/// A rule requests partitions, sharing or both.
+/// A rule requests partitions, sharing or both, or leaves the partitions to claims.
 fn rule(devices: impl Strategy<Value = Selector>) -> impl Strategy<Value = Rule> {
+    let empty = Just(Some(MigSpec::Enabled(Vec::new())));
+    let whole = prop_oneof![Just(None), Just(Some(MigSpec::Disabled)), empty];
     let requested = prop_oneof![
-        spec().prop_map(|mig| (Some(mig), None)),
-        sharing().prop_map(|sharing| (None, Some(sharing))),
-        (spec(), sharing()).prop_map(|(mig, sharing)| (Some(mig), Some(sharing))),
+        spec().prop_map(|mig| (Some(mig), None, false)),
+        sharing().prop_map(|sharing| (None, Some(sharing), false)),
+        (spec(), sharing()).prop_map(|(mig, sharing)| (Some(mig), Some(sharing), false)),
+        whole.prop_map(|mig| (mig, None, true)),
     ];
-    (devices, requested).prop_map(|(devices, (mig, time_slicing))| Rule {
+    (devices, requested).prop_map(|(devices, (mig, time_slicing, claims))| Rule {
         position: SourcePosition::default(),
         devices,
         mig,
         time_slicing,
+        claims,
     })
 }
 

@@ -5,8 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use octavo_model::claim::{ClaimKey, ClaimUid};
 use octavo_model::holder::{Holder, merge_holders};
 use octavo_model::id::PciAddress;
-use octavo_model::inventory::{Condition, Device, GpuInstance, Inventory, MigState, NvmlState};
-use octavo_planner::layout::{MigTarget, current_target};
+use octavo_model::inventory::{Condition, Device, Inventory, NvmlState};
 use octavo_planner::plan::{is_in_use, messages};
 use thiserror::Error;
 
@@ -15,6 +14,7 @@ use super::{
     is_readable, overlap,
 };
 use crate::device::{DraDevice, DraDeviceKind, by_name, devices};
+use crate::occupancy::is_whole;
 
 /// The node at the time of a decision.
 #[derive(Debug, Clone, Copy)]
@@ -111,6 +111,14 @@ pub enum PrepareError {
         /// Its first slice.
         start: u32,
     },
+    /// Administrative access to a partition that does not exist.
+    #[error(
+        "partition {device} does not exist, and administrative access creates none; select devices that exist"
+    )]
+    Absent {
+        /// The device.
+        device: String,
+    },
     /// The instance is split into several compute instances, or has an unknown split.
     #[error("the instance of {device} is split into several compute instances")]
     Split {
@@ -152,11 +160,10 @@ impl PreparedClaims {
         let others = node.holders.iter().filter(|holder| holder.details.claim != own);
         let others: Vec<Holder> = others.cloned().collect();
         let node = NodeState { holders: &others, ..node };
-        let before = self.claims.get(&claim.key.uid);
+        let uid = &claim.key.uid;
+        let before = self.claims.get(uid);
         let known = by_name(devices(node.inventory, &BTreeSet::new()));
-        let recorded = before.into_iter().flat_map(|before| &before.devices);
-        let recorded: BTreeMap<_, _> = recorded.map(|one| (one.device.name(), one)).collect();
-        let mut prepared: BTreeMap<DraDevice, PreparedDevice> = BTreeMap::new();
+        let mut prepared: BTreeMap<DeviceUse<'_>, PreparedDevice> = BTreeMap::new();
         let mut create = BTreeSet::new();
         for allocated in &claim.devices {
             let name = || allocated.device.clone();
@@ -169,27 +176,32 @@ impl PreparedClaims {
             }
             let unknown = || PrepareError::UnknownDevice { device: name() };
             let key = allocated.device.parse().map_err(|_not_a_name| unknown())?;
-            let own = recorded.get(&key).copied();
             let device = known.get(&key).ok_or_else(unknown)?;
-            if let Some(known) = prepared.get_mut(device) {
+            let access = (device.clone(), allocated.share.as_deref(), allocated.is_admin);
+            if let Some(known) = prepared.get_mut(&access) {
                 known.requests.insert(allocated.request.clone());
                 continue;
             }
-            self.check_other_claims(&claim.key.uid, device)?;
+            let mut one = PreparedDevice {
+                requests: BTreeSet::from([allocated.request.clone()]),
+                device: device.clone(),
+                created: false,
+                share: allocated.share.clone(),
+                is_admin: allocated.is_admin,
+            };
+            self.check_other_claims(uid, &one)?;
             let is_prepared = before.is_some_and(|one| one.state == ClaimState::Prepared);
             if !is_prepared && node.covered.contains(&device.pci) {
                 return Err(PrepareError::Covered { device: name() });
             }
-            let created = match self.found(device, own, node)? {
+            one.created = match self.found(&one, self.recorded(uid, &one), node)? {
                 Found::Instance { created } => created,
                 Found::Free => {
                     create.insert(device.clone());
                     true
                 }
             };
-            let requests = BTreeSet::from([allocated.request.clone()]);
-            let one = PreparedDevice { requests, device: device.clone(), created };
-            prepared.insert(device.clone(), one);
+            prepared.insert(access, one);
         }
         let ClaimKey { namespace, name, .. } = &claim.key;
         let is_complete = create.is_empty() && before.is_some();
@@ -204,15 +216,34 @@ impl PreparedClaims {
         Ok(Preparation { claim, create })
     }
 
-    /// Refuses a device that shares hardware with the device of another claim.
-    fn check_other_claims(&self, uid: &ClaimUid, device: &DraDevice) -> Result<(), PrepareError> {
-        let others = self.claims.iter().filter(|(other, _)| *other != uid);
+    /// Returns the record of a device in the claim, or else in another claim that shares it.
+    fn recorded(&self, uid: &ClaimUid, wanted: &PreparedDevice) -> Option<&PreparedDevice> {
+        let access = |one: &PreparedDevice| (one.device.clone(), one.share.clone(), one.is_admin);
+        let mut own = self.claims.get(uid).into_iter().flat_map(|claim| &claim.devices);
+        let own = own.find(|one| access(one) == access(wanted));
+        let mut all = self.claims.values().flat_map(|claim| &claim.devices);
+        let is_share = wanted.is_share_of(&wanted.device);
+        own.or_else(|| all.find(|one| is_share && one.is_share_of(&wanted.device)))
+    }
+
+    /// Refuses a device that shares hardware with the device of another claim, unless both are shares of one device.
+    fn check_other_claims(
+        &self,
+        uid: &ClaimUid,
+        wanted: &PreparedDevice,
+    ) -> Result<(), PrepareError> {
+        let device = &wanted.device;
+        let is_share = wanted.is_share_of(device);
+        let others = self.claims.iter().filter(|(other, _)| *other != uid && !wanted.is_admin);
         for (other, claim) in others {
-            let mut devices = claim.devices.iter().map(|one| &one.device);
-            if let Some(shared) = devices.find(|one| shares_hardware(one, device)) {
+            let excludes = |one: &&PreparedDevice| {
+                let are_shares = is_share && one.is_share_of(device);
+                !one.is_admin && !are_shares && shares_hardware(&one.device, device)
+            };
+            if let Some(shared) = claim.devices.iter().find(excludes) {
                 return Err(PrepareError::Claimed {
                     device: device.name().to_string(),
-                    other: shared.name().to_string(),
+                    other: shared.device.name().to_string(),
                     namespace: claim.namespace.clone(),
                     name: claim.name.clone(),
                     uid: other.clone(),
@@ -222,10 +253,10 @@ impl PreparedClaims {
         Ok(())
     }
 
-    /// Compares a device with the hardware. `own` is its record in the claim that is prepared.
+    /// Compares a device with the hardware. `own` is its record in the claim that is prepared, or in one that shares it.
     fn found(
         &self,
-        device: &DraDevice,
+        PreparedDevice { device, is_admin, .. }: &PreparedDevice,
         own: Option<&PreparedDevice>,
         node: NodeState<'_>,
     ) -> Result<Found, PrepareError> {
@@ -236,7 +267,7 @@ impl PreparedClaims {
             return Err(unreadable());
         }
         let DraDeviceKind::Partition { profile_id, placement, .. } = &device.what else {
-            if own.is_none() {
+            if own.is_none() && !is_admin {
                 check_idle(device, node, || gpu_users(gpu, node.holders))?;
             }
             return Ok(Found::Instance { created: false });
@@ -252,10 +283,16 @@ impl PreparedClaims {
             if let Some(own) = own {
                 return Ok(Found::Instance { created: own.created });
             }
+            if *is_admin {
+                return Ok(Found::Instance { created: false });
+            }
             let in_use = is_in_use(gpu, node.holders, instance);
             let part = Some(instance.id);
             check_idle(device, node, || in_use.then(|| users(gpu, part, node.holders)))?;
             return Ok(Found::Instance { created: self.released.contains(device) });
+        }
+        if *is_admin {
+            return Err(PrepareError::Absent { device: name() });
         }
         let others = state.gpu_instances.iter().filter(|one| {
             let overlaps = overlap(one.placement, *placement) && identity(one) != identical;
@@ -278,6 +315,9 @@ impl PreparedClaims {
     }
 }
 
+/// A device with the share of it, and whether the access is administrative. A claim can have several of one device.
+type DeviceUse<'a> = (DraDevice, Option<&'a str>, bool);
+
 /// State of the hardware of a device.
 enum Found {
     /// The device exists and can be used.
@@ -296,18 +336,6 @@ fn shares_hardware(one: &DraDevice, other: &DraDevice) -> bool {
         (DraDeviceKind::Gpu, _) | (_, DraDeviceKind::Gpu) => true,
     };
     one.pci == other.pci && overlaps
-}
-
-/// Returns whether the instance has one compute instance with all slices.
-fn is_whole(state: &MigState, instance: &GpuInstance) -> bool {
-    let profile = state.catalog.by_id(instance.profile_id);
-    let Some(MigTarget::Enabled(all)) = current_target(state) else {
-        return false;
-    };
-    let target = all.into_iter().find(|one| one.placement == Some(instance.placement));
-    target
-        .zip(profile)
-        .is_some_and(|(target, profile)| target.compute == [profile.resources.gpu_slices])
 }
 
 /// Refuses a device that is not idle, or may not be.

@@ -9,6 +9,8 @@ use octavo_planner::plan::{PlanInput, PlanOutcome, Policy, plan};
 
 use super::*;
 
+mod shares;
+
 const POOL: &str = "node-1/gpu.octavo.dev";
 /// Profile ids of an A100.
 const SEVENTH: u32 = 19;
@@ -118,6 +120,8 @@ fn claim(id: &str, devices: &[DraDevice]) -> AllocatedClaim {
         request: "gpu".to_owned(),
         pool: POOL.to_owned(),
         device: device.name().to_string(),
+        share: None,
+        is_admin: false,
     });
     let key = ClaimKey { uid: uid(id), namespace: "team".to_owned(), name: format!("claim-{id}") };
     AllocatedClaim { key, devices: allocated.collect() }

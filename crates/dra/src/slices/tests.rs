@@ -4,6 +4,10 @@ use octavo_model::catalog::Placement;
 use octavo_model::inventory::{
     Completeness, Condition, LinkRemote, Mig, MigMode, NvLink, NvmlState, Process, ProcessKind,
 };
+use octavo_model::source_position::SourcePosition;
+use octavo_planner::layout::{
+    DeviceTarget, MigTarget, Share, ShareTarget, TargetScope, Targets, TimeSlicing,
+};
 use serde_json::{Value, json};
 
 use super::*;
@@ -14,7 +18,7 @@ const RTX: &str = "RTX_PRO_6000_BLACKWELL_96GB";
 
 struct Case {
     inventory: Inventory,
-    covered: BTreeSet<PciAddress>,
+    rules: ClaimRules,
     claimed: BTreeSet<DeviceName>,
     faulty: BTreeSet<DeviceName>,
 }
@@ -23,7 +27,7 @@ impl Case {
     fn new(devices: impl IntoIterator<Item = Device>) -> Self {
         Self {
             inventory: node(devices),
-            covered: BTreeSet::new(),
+            rules: ClaimRules::default(),
             claimed: BTreeSet::new(),
             faulty: BTreeSet::new(),
         }
@@ -34,7 +38,7 @@ impl Case {
         NodeDevices {
             node: &"node-1".parse().unwrap(),
             inventory: &self.inventory,
-            covered: &self.covered,
+            rules: &self.rules,
             claimed: &self.claimed,
             faulty: &self.faulty,
             pcie_roots: &roots,
@@ -194,11 +198,11 @@ fn every_device_is_within_the_limits_of_the_api() {
 #[test]
 fn covered_gpus_are_omitted_and_a_node_without_devices_has_no_slices() {
     let mut case = Case::new([partitioned("0000:01:00.0", A100, &[]), gpu("0000:02:00.0")]);
-    case.covered.insert("0000:01:00.0".parse().unwrap());
+    case.rules.covered.insert("0000:01:00.0".parse().unwrap());
     let slices = case.slices();
     assert_eq!(slices.len(), 1);
     assert_eq!(slices[0].spec.devices.as_ref().unwrap()[0].name, "gpu-0000-02-00-0");
-    case.covered.insert("0000:02:00.0".parse().unwrap());
+    case.rules.covered.insert("0000:02:00.0".parse().unwrap());
     assert!(case.slices().is_empty());
 }
 
@@ -309,4 +313,61 @@ fn names_of_a_long_node_are_valid() {
         slice_name(&format!("{}.{}", "a".repeat(199), "c".repeat(53)).parse().unwrap(), 7)
     );
     assert_eq!(pool_name(&long), long.as_str());
+}
+
+#[test]
+fn shared_devices_have_replicas_and_leave_the_slices_without_their_gate() {
+    let mut case = Case::new([partitioned("0000:01:00.0", A100, &[]), gpu("0000:02:00.0")]);
+    let profile = ShareTarget::Profile("1g.10gb".parse().unwrap());
+    let shares = [
+        vec![Share { of: profile, ..Share::everything(2) }, Share::everything(1000)],
+        vec![Share::everything(4)],
+    ];
+    let target = |(device, shares): (&Device, Vec<Share>)| DeviceTarget {
+        mig: None,
+        time_slicing: Some(TimeSlicing {
+            position: SourcePosition::default(),
+            shares,
+            slice: None,
+        }),
+        ..DeviceTarget::generated(device.pci, MigTarget::Disabled, TargetScope::Mode)
+    };
+    let devices = case.inventory.devices.iter().zip(shares).map(target).collect();
+    let mut targets = Targets { devices, ..Targets::default() };
+    case.rules = ClaimRules::new(&case.inventory, &targets);
+    let slices = case.slices();
+    let of = |name: &str| {
+        let mut all = slices.iter().flat_map(|slice| slice.spec.devices.iter().flatten());
+        serde_json::to_value(all.find(|one| one.name.ends_with(name)).unwrap()).unwrap()
+    };
+    let whole = of("gpu-0000-02-00-0");
+    assert_eq!(whole["allowMultipleAllocations"], true);
+    assert_eq!(whole["attributes"]["gpu.octavo.dev/shared"], json!({"bool": true}));
+    let one = json!({"default": "1", "validValues": ["1"]});
+    let capacity = json!({
+        "gpu.nvidia.com/memory": {"value": "80Gi", "requestPolicy": {"default": "0"}},
+        "gpu.octavo.dev/replicas": {"value": "4", "requestPolicy": one},
+    });
+    assert_eq!(whole["capacity"], capacity);
+    let replicas = |name: &str| of(name)["capacity"]["gpu.octavo.dev/replicas"]["value"].clone();
+    assert_eq!((replicas("-1g10gb-19-0"), replicas("-3g40gb-9-4")), (json!("2"), json!("1k")));
+    let partition = of("-3g40gb-9-4");
+    for (name, capacity) in partition["capacity"].as_object().unwrap() {
+        assert!(capacity["requestPolicy"]["default"].is_string(), "{name}");
+    }
+
+    // Without the gate, only the counters are left.
+    let left = crate::without_shared_devices(slices.clone());
+    assert_eq!((slices.len(), left.len()), (3, 1));
+    assert_eq!(left[0].spec.pool.resource_slice_count, 1);
+    let mut stored = slices[2].clone();
+    assert!(crate::has_shared_devices(&stored));
+    stored.spec.devices.as_mut().unwrap()[0].allow_multiple_allocations = None;
+    assert_eq!(crate::dropped_fields(&stored, &slices[2]), [crate::SHARES]);
+
+    // A layout that lists partitions, or changes the mode first, covers the GPU.
+    targets.devices[0].mig = Some(MigTarget::Disabled);
+    targets.devices[1].scope = TargetScope::Layout;
+    case.rules = ClaimRules::new(&case.inventory, &targets);
+    assert!(case.slices().is_empty());
 }

@@ -71,6 +71,7 @@ pub(super) fn read(root: &YamlNode, findings: &mut Findings) -> Option<Layouts> 
         devices: Selector::All,
         mig: None,
         time_slicing: Some(time_slicing),
+        claims: false,
     };
     Some(Layouts {
         dialect: Dialect::DevicePlugin,

@@ -330,9 +330,21 @@ pub enum LayoutProblem {
         /// The actual value.
         found: String,
     },
-    /// A rule without `mig` and `timeSlicing`.
-    #[error("this rule has no effect: add \"mig\", \"timeSlicing\" or both")]
+    /// A rule without `mig`, `timeSlicing` and `claims`.
+    #[error("this rule has no effect: add \"mig\", \"timeSlicing\" or \"claims\"")]
     EmptyRule,
+    /// Partitions in a rule with `claims: dra`.
+    #[error(
+        "resource claims determine the partitions of a rule with \"claims: dra\": write \"mig: {{}}\", or remove \
+         \"claims\""
+    )]
+    PartitionsWithClaims,
+    /// Settings of resources in a rule with `claims: dra`.
+    #[error(
+        "with \"claims: dra\", time-slicing has only \"replicas\" and \"profiles\" with \"replicas\": remove the \
+         other keys"
+    )]
+    SharingWithClaims,
     /// Two rules with `devices: rest`.
     #[error(
         "a second rule for the rest of the devices, the first is at {first}; a layout can have only one"

@@ -85,6 +85,7 @@ fn rule(node: &YamlNode, findings: &mut Findings) -> Option<Rule> {
         devices: selector(index?, filter?),
         mig: Some(mig?),
         time_slicing: None,
+        claims: false,
     })
 }
 

@@ -1,6 +1,8 @@
 //! Octavo's own dialect.
 
-use octavo_planner::layout::{Dialect, Layout, Layouts, MigSpec, Rule, Selector};
+use octavo_planner::layout::{
+    Dialect, Layout, Layouts, MigSpec, Rule, Selector, Share, ShareTarget,
+};
 
 use super::error::LayoutProblem;
 use super::findings::{Findings, MappingShape, is_label_value};
@@ -10,7 +12,7 @@ use super::{KIND, OCTAVO_KEYS, devices, expect_header, profiles, scalar, time_sl
 const FILE: MappingShape = MappingShape { what: "a layout file", keys: OCTAVO_KEYS };
 
 const RULE: MappingShape =
-    MappingShape { what: "a rule", keys: &["devices", "mig", "timeSlicing"] };
+    MappingShape { what: "a rule", keys: &["devices", "mig", "timeSlicing", "claims"] };
 
 const LAYOUT_EXAMPLE: &str =
     "a layout is a name and a list of rules, such as \"serving: [{devices: all, mig: disabled}]\"";
@@ -67,17 +69,50 @@ fn rule(node: &YamlNode, findings: &mut Findings) -> Option<Rule> {
     let selector =
         findings.required(rule, "devices", example).and_then(|node| devices::read(node, findings));
     let (mig, time_slicing) = (rule.get("mig"), rule.get("timeSlicing"));
-    if mig.is_none() && time_slicing.is_none() {
+    let claims = rule.get("claims");
+    if mig.is_none() && time_slicing.is_none() && claims.is_none() {
         findings.error(node.position, LayoutProblem::EmptyRule);
     }
     let mig = mig.map(|node| read_mig(node, findings));
     let time_slicing = time_slicing.map(|node| time_slicing::read(node, findings));
-    Some(Rule {
+    let is_dra = |node: &YamlNode| (scalar::text(node) == Some("dra")).then_some(());
+    let claims = claims.map(|node| findings.expect(is_dra(node), node, "claims", "\"dra\""));
+    let rule = Rule {
         position: node.position,
         devices: selector?,
         mig: devices::transpose_optional(mig)?,
         time_slicing: devices::transpose_optional(time_slicing)?,
-    })
+        claims: devices::transpose_optional(claims)?.is_some(),
+    };
+    if rule.claims {
+        report_claim_conflicts(&rule, findings);
+    }
+    Some(rule)
+}
+
+/// Reports the parts of a rule that resource claims determine instead.
+fn report_claim_conflicts(rule: &Rule, findings: &mut Findings) {
+    if let Some(MigSpec::Enabled(counts)) = &rule.mig
+        && let Some(first) = counts.first()
+    {
+        findings.error(first.position, LayoutProblem::PartitionsWithClaims);
+    }
+    let Some(sharing) = &rule.time_slicing else {
+        return;
+    };
+    for share in &sharing.shares {
+        let plain = Share {
+            position: share.position,
+            of: share.of.clone(),
+            ..Share::everything(share.replicas)
+        };
+        if *share != plain || matches!(share.of, ShareTarget::Resource { .. }) {
+            findings.error(share.position, LayoutProblem::SharingWithClaims);
+        }
+    }
+    if sharing.slice.is_some() {
+        findings.error(sharing.position, LayoutProblem::SharingWithClaims);
+    }
 }
 
 fn read_mig(node: &YamlNode, findings: &mut Findings) -> Option<MigSpec> {

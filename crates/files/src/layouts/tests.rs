@@ -15,6 +15,7 @@ layouts:
     timeSlicing: {replicas: 3, rename: true}
   on:
   - {devices: 0-3, mig: {}}
+  - {devices: 4, mig: {}, timeSlicing: {profiles: {1g.10gb: {replicas: 2}}}, claims: dra}
 ";
 
 const MIG_PARTED_FILE: &str = "version: v1

@@ -120,6 +120,9 @@ fn octavo(rule: &Rule) -> Result<OutputValue, &'static str> {
     if let Some(sharing) = &rule.time_slicing {
         entries.push(("timeSlicing", write_time_slicing(sharing)?));
     }
+    if rule.claims {
+        entries.push(("claims", OutputValue::text("dra")));
+    }
     Ok(map(entries))
 }
 
@@ -178,6 +181,9 @@ fn counts_out(counts: &[ProfileCount]) -> OutputValue {
 fn mig_parted(rule: &Rule) -> Result<OutputValue, &'static str> {
     if rule.time_slicing.is_some() {
         return Err("time-slicing");
+    }
+    if rule.claims {
+        return Err("resource claims");
     }
     let mut entries = Vec::new();
     match &rule.devices {

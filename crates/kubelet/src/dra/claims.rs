@@ -27,6 +27,8 @@ pub struct InjectedDevice {
     pub device: String,
     /// Qualified CDI names.
     pub cdi_ids: Vec<String>,
+    /// ID of the share, of a device that several claims can share.
+    pub share: Option<String>,
 }
 
 /// Prepares and releases claims.
@@ -118,6 +120,6 @@ fn device(device: InjectedDevice) -> Device {
         pool_name: device.pool,
         device_name: device.device,
         cdi_device_ids: device.cdi_ids,
-        share_id: None,
+        share_id: device.share,
     }
 }

@@ -2,7 +2,7 @@
 
 use octavo_model::catalog::{GpuInstanceProfile, InstanceResources};
 use octavo_model::id::MigUuid;
-use octavo_model::inventory::{ComputeInstance, Device, GpuInstance, Inventory, MigMode, MigState};
+use octavo_model::inventory::{ComputeInstance, Device, GpuInstance, Inventory, MigState};
 use octavo_planner::layout::{MigTarget, Targets};
 use octavo_planner::plan::{DeviceChange, DevicePlanResult, NodePlan, PlannedInstance};
 
@@ -38,10 +38,7 @@ fn apply_change(device: &mut Device, target: &MigTarget, change: &DeviceChange, 
     let octavo_model::inventory::Mig::Capable(state) = &mut device.mig else {
         return;
     };
-    let mode = match target {
-        MigTarget::Disabled => MigMode::Disabled,
-        MigTarget::Enabled(_) => MigMode::Enabled,
-    };
+    let mode = target.mode();
     let all = change.after.iter();
     let instances = all.map(|planned| instance(state, planned, number));
     let mut instances: Vec<GpuInstance> = instances.collect();

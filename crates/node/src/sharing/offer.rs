@@ -17,7 +17,7 @@ use octavo_model::profile::ProfileName;
 use octavo_model::quantity::Mebibytes;
 use octavo_model::resource::{ResourceName, ShareId};
 use octavo_model::text::{format_memory, join};
-use octavo_planner::layout::{ResourceRename, Share, Targets};
+use octavo_planner::layout::{ResourceRename, Share, TargetScope, Targets};
 
 use self::shares::Shares;
 use self::units::Candidate;
@@ -131,11 +131,14 @@ impl Offer {
     }
 }
 
-/// Returns the offers of a node with this inventory and these targets. Units without a share are offered whole. The
-/// order of the devices does not matter.
+/// Returns the offers of a node with this inventory and these targets. Units without a share are offered whole. Devices
+/// of resource claims are not offered. The order of the devices does not matter.
 pub fn compile(inventory: &Inventory, targets: &Targets, strategy: MigStrategy) -> CompiledOffers {
     let mut warnings = Warnings::default();
-    let candidates = units::candidates(inventory, strategy, &mut warnings);
+    let mut candidates = units::candidates(inventory, strategy, &mut warnings);
+    let of_claims = targets.devices.iter().filter(|target| target.scope != TargetScope::Layout);
+    let of_claims: BTreeSet<PciAddress> = of_claims.map(|target| target.pci).collect();
+    candidates.retain(|one| !of_claims.contains(&one.unit.pci));
     let shares = Shares::new(targets, &candidates);
     shares.warn_unused(&mut warnings);
     let mut named: BTreeMap<ResourceName, Vec<NamedUnit<'_>>> = BTreeMap::new();

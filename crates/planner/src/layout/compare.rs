@@ -10,7 +10,7 @@ use octavo_model::inventory::{
 use octavo_model::text::join;
 
 use super::error::DeviceRef;
-use super::{InstanceTarget, MigTarget, Targets};
+use super::{InstanceTarget, MigTarget, TargetScope, Targets};
 use crate::split::listed_slices;
 
 /// A difference between the desired and the current state of a device.
@@ -63,6 +63,7 @@ pub fn compare(targets: &Targets, inventory: &Inventory) -> Vec<Difference> {
         };
         let device = DeviceRef::new(inventory, target.pci);
         let kinds = match inventory.device(target.pci) {
+            Some(is) if target.scope == TargetScope::Mode => mode_differences(wanted, is),
             Some(is) => device_differences(wanted, is),
             None => vec![DifferenceKind::Unreported],
         };
@@ -81,6 +82,15 @@ pub(super) fn unverified<'a>(
         device: DeviceRef::new(inventory, one.pci),
         kind: DifferenceKind::Unreadable { reason: one.reason.clone() },
     })
+}
+
+/// Compares the MIG mode only.
+fn mode_differences(wanted: &MigTarget, device: &Device) -> Vec<DifferenceKind> {
+    match device.mig.state() {
+        None => vec![DifferenceKind::Unreported],
+        Some(state) if state.current == wanted.mode() => Vec::new(),
+        Some(_) => vec![DifferenceKind::Mode { wanted: wanted.mode() }],
+    }
 }
 
 fn device_differences(wanted: &MigTarget, device: &Device) -> Vec<DifferenceKind> {

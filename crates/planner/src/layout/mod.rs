@@ -14,8 +14,11 @@ mod resolve;
 mod selector;
 mod sharing;
 
+use std::borrow::Cow;
+
 use octavo_model::catalog::Placement;
 use octavo_model::id::PciAddress;
+use octavo_model::inventory::{MigMode, MigState};
 use octavo_model::profile::ProfileName;
 use octavo_model::source_position::SourcePosition;
 use serde::{Deserialize, Serialize};
@@ -76,6 +79,8 @@ pub struct Rule {
     pub mig: Option<MigSpec>,
     /// Desired sharing of the devices or their partitions; `None` leaves sharing unchanged.
     pub time_slicing: Option<TimeSlicing>,
+    /// True if resource claims determine the partitions. The rule then lists none.
+    pub claims: bool,
 }
 
 /// Partitioning as written by users.
@@ -108,7 +113,18 @@ impl Layout {
 impl Rule {
     /// Creates a rule that is in no file and only partitions.
     pub(crate) fn generated(devices: Selector, mig: MigSpec) -> Self {
-        Self { position: SourcePosition::default(), devices, mig: Some(mig), time_slicing: None }
+        Self {
+            position: SourcePosition::default(),
+            devices,
+            mig: Some(mig),
+            time_slicing: None,
+            claims: false,
+        }
+    }
+
+    /// Returns the part of a device that the rule determines.
+    pub(crate) fn scope(&self) -> TargetScope {
+        if self.claims { TargetScope::Mode } else { TargetScope::Layout }
     }
 }
 
@@ -116,6 +132,37 @@ impl ProfileCount {
     /// Creates a count that is in no file.
     pub(crate) fn generated(profile: ProfileName, count: u32) -> Self {
         Self { position: SourcePosition::default(), profile, count }
+    }
+}
+
+impl DeviceTarget {
+    /// Creates a target of the partitions of a device that is in no file.
+    pub fn generated(pci: PciAddress, mig: MigTarget, scope: TargetScope) -> Self {
+        let rule = SourcePosition::default();
+        Self { pci, rule, mig: Some(mig), time_slicing: None, scope }
+    }
+
+    /// Returns the desired partitioning of the device with this MIG state. With [`TargetScope::Mode`], a device in the
+    /// desired mode keeps its partitions: `None` if nothing has to be done.
+    pub fn partitioning(&self, state: Option<&MigState>) -> Option<Cow<'_, MigTarget>> {
+        let mig = self.mig.as_ref()?;
+        match state {
+            Some(state) if self.scope == TargetScope::Mode && state.current == mig.mode() => {
+                let is_stable = state.pending == state.current;
+                current_target(state).filter(|_| !is_stable).map(Cow::Owned)
+            }
+            Some(_) | None => Some(Cow::Borrowed(mig)),
+        }
+    }
+}
+
+impl MigTarget {
+    /// Returns the MIG mode.
+    pub fn mode(&self) -> MigMode {
+        match self {
+            Self::Disabled => MigMode::Disabled,
+            Self::Enabled(_) => MigMode::Enabled,
+        }
     }
 }
 
@@ -146,8 +193,22 @@ pub struct UnverifiedDevice {
     pub pci: PciAddress,
     /// Start of the rule in the file.
     pub rule: SourcePosition,
+    /// The part of the device that the rule determines.
+    pub scope: TargetScope,
     /// The cause, for messages.
     pub reason: String,
+}
+
+/// Part of a device that a target determines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum TargetScope {
+    /// The MIG mode and all partitions, as a layout lists them.
+    #[default]
+    Layout,
+    /// The MIG mode only. Resource claims determine the partitions, and existing ones stay.
+    Mode,
+    /// The partitions that resource claims need now, whatever the targets of other devices are.
+    Claims,
 }
 
 /// The desired state of one device.
@@ -161,6 +222,8 @@ pub struct DeviceTarget {
     pub mig: Option<MigTarget>,
     /// Desired sharing of the device or its partitions; `None` leaves it unchanged.
     pub time_slicing: Option<TimeSlicing>,
+    /// The part of the device that the target determines.
+    pub scope: TargetScope,
 }
 
 /// Desired partitioning of one device.

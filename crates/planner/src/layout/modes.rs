@@ -47,7 +47,7 @@ pub fn without_missing_devices(layout: &Layout, inventory: &Inventory) -> Layout
 /// left out; one whose other mode is only pending keeps its instances.
 pub fn mode_targets(targets: &Targets, inventory: &Inventory) -> Targets {
     let all = targets.devices.iter().filter_map(|target| {
-        let wanted = mode(target.mig.as_ref()?);
+        let wanted = target.mig.as_ref()?.mode();
         let mig = match state(inventory, target) {
             Some(state) if state.current == wanted && state.pending == wanted => return None,
             Some(state) if state.current == wanted => current_target(state)?,
@@ -64,7 +64,7 @@ pub fn mode_targets(targets: &Targets, inventory: &Inventory) -> Targets {
 /// Returns the devices whose MIG mode differs from `targets`. A pending mode does not count as reached.
 pub fn compare_modes(targets: &Targets, inventory: &Inventory) -> Vec<Difference> {
     let all = targets.devices.iter().filter_map(|target| {
-        let wanted = mode(target.mig.as_ref()?);
+        let wanted = target.mig.as_ref()?.mode();
         let kind = match state(inventory, target) {
             Some(state) if state.current == wanted => return None,
             Some(_) => DifferenceKind::Mode { wanted },
@@ -78,18 +78,11 @@ pub fn compare_modes(targets: &Targets, inventory: &Inventory) -> Vec<Difference
 /// Returns true if every mode in `targets` is current or will be after the next reset.
 pub fn modes_are_set(targets: &Targets, inventory: &Inventory) -> bool {
     let mut wanted_modes =
-        targets.devices.iter().filter_map(|target| Some((target, mode(target.mig.as_ref()?))));
+        targets.devices.iter().filter_map(|target| Some((target, target.mig.as_ref()?.mode())));
     targets.unverified.is_empty()
         && wanted_modes.all(|(target, wanted)| {
             state(inventory, target).is_some_and(|state| state.pending == wanted)
         })
-}
-
-fn mode(target: &MigTarget) -> MigMode {
-    match target {
-        MigTarget::Disabled => MigMode::Disabled,
-        MigTarget::Enabled(_) => MigMode::Enabled,
-    }
 }
 
 fn state<'a>(inventory: &'a Inventory, target: &DeviceTarget) -> Option<&'a MigState> {

@@ -111,7 +111,7 @@ impl<'a> ResolveContext<'a> {
         let SelectedDevice { device, rule, .. } = self.selected;
         let kind = RuleWarningKind::StateUnreadable { why: reason.clone() };
         report.warning(self.selected, rule.position, kind);
-        UnverifiedDevice { pci: device.pci, rule: rule.position, reason }
+        UnverifiedDevice { pci: device.pci, rule: rule.position, scope: rule.scope(), reason }
     }
 
     fn target(self, report: &mut Diagnostics<'_>) -> Option<DeviceTarget> {
@@ -122,13 +122,17 @@ impl<'a> ResolveContext<'a> {
         };
         let time_slicing = match &rule.time_slicing {
             None => None,
+            // Claims may create partitions of every profile.
+            Some(spec) if rule.claims => Some(self.time_slicing(spec, None, report)?),
             Some(spec) => Some(self.time_slicing(spec, mig.as_ref(), report)?),
         };
-        (mig.is_some() || time_slicing.is_some()).then_some(DeviceTarget {
+        let has_effect = mig.is_some() || time_slicing.is_some() || rule.claims;
+        has_effect.then_some(DeviceTarget {
             pci: device.pci,
             rule: rule.position,
             mig,
             time_slicing,
+            scope: rule.scope(),
         })
     }
 

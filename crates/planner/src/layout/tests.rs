@@ -1,5 +1,6 @@
 //! Layouts on real boards.
 
+mod claims;
 mod names;
 mod roundtrip;
 mod select;

@@ -258,7 +258,7 @@ pub(crate) fn partition(devices: Selector, counts: &[(&str, u32)]) -> Rule {
 
 /// A rule with only a partitioning request, if any.
 pub(crate) fn rule(devices: Selector, mig: Option<MigSpec>) -> Rule {
-    Rule { position: SourcePosition::default(), devices, mig, time_slicing: None }
+    Rule { position: SourcePosition::default(), devices, mig, time_slicing: None, claims: false }
 }
 
 /// A request for these partitions; the column of each is its position in the list.

@@ -99,6 +99,8 @@ pub struct PlannedDevice {
     pub interrupted_layout: Option<String>,
     /// Desired time-slicing. It is validated, but no step of this plan applies it.
     pub time_slicing: Option<PlannedTimeSlicing>,
+    /// `dra` if resource claims determine the partitions; the plan then changes the MIG mode only.
+    pub claims: Option<&'static str>,
 }
 
 /// Result for a device.

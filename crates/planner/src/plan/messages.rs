@@ -16,7 +16,7 @@ use super::{
     Cause, Disruption, HardwareRule, Infeasible, InstanceRef, ModeChange, PlanSummary,
     PlannedInstance, ResetScope, Step,
 };
-use crate::layout::InstanceTarget;
+use crate::layout::{DeviceTarget, InstanceTarget, TargetScope};
 use crate::split::listed_slices;
 
 /// Formats texts about one device of a node.
@@ -255,6 +255,17 @@ pub fn remedy(cause: &Cause) -> String {
             "request fewer or smaller instances; the board may be defective".to_owned()
         }
     }
+}
+
+/// Describes the parts of a target that a plan does not change.
+pub fn notes(target: &DeviceTarget) -> Vec<String> {
+    let sharing = target.time_slicing.as_ref();
+    let sharing = sharing.map(|sharing| {
+        format!("time-slicing: {sharing}; not part of this plan, which covers only partitions")
+    });
+    let claims = (target.scope == TargetScope::Mode)
+        .then(|| "claims: resource claims determine the partitions of this GPU".to_owned());
+    sharing.into_iter().chain(claims).collect()
 }
 
 /// Describes a disruption.

@@ -33,6 +33,7 @@ mod search;
 mod usage;
 mod work_budget;
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fmt;
 
@@ -48,7 +49,7 @@ use utoipa::ToSchema;
 pub use self::device::{Feasibility, feasible};
 pub use self::guard::{blocking_cause, is_in_use};
 pub use self::outcome::{InstanceEffect, PlanOutcome, PlanSummary};
-use crate::layout::{InstanceTarget, Targets};
+use crate::layout::{InstanceTarget, MigTarget, Targets};
 
 /// All inputs of a plan.
 #[derive(Debug, Clone, Copy)]
@@ -149,15 +150,18 @@ pub struct PlannedCompute {
 
 /// Calculates the plan for `input`.
 pub fn plan(input: &PlanInput<'_>) -> NodePlan {
+    let wanted = input.targets.devices.iter().map(|target| {
+        let device = input.inventory.device(target.pci);
+        (target.pci, target.partitioning(device.and_then(|device| device.mig.state())))
+    });
+    let wanted: Vec<(PciAddress, Option<Cow<'_, MigTarget>>)> = wanted.collect();
     let mut cache = cache::PlanCache::new();
-    let mut devices: Vec<DevicePlan> = input
-        .targets
-        .devices
+    let mut devices: Vec<DevicePlan> = wanted
         .iter()
-        .map(|target| DevicePlan {
-            pci: target.pci,
-            verdict: target.mig.as_ref().map_or(DevicePlanResult::Unchanged, |mig| {
-                device::verdict(input, target.pci, mig, &mut cache)
+        .map(|(pci, mig)| DevicePlan {
+            pci: *pci,
+            verdict: mig.as_ref().map_or(DevicePlanResult::Unchanged, |mig| {
+                device::verdict(input, *pci, mig, &mut cache)
             }),
         })
         .collect();

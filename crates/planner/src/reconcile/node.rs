@@ -12,7 +12,7 @@ use octavo_model::id::PciAddress;
 use octavo_model::inventory::{Condition, Inventory, MigMode};
 
 use super::state::{ApplyState, ChangeOutcome, retry_delay};
-use crate::layout::{MigTarget, Targets, current_target};
+use crate::layout::{MigTarget, TargetScope, Targets, current_target};
 use crate::plan::{Cause, DevicePlanResult, NodePlan, PlanInput, PlanOutcome, Policy, Step, plan};
 
 /// Policy for changes made by other processes.
@@ -138,7 +138,13 @@ impl NodeReconciler {
         self.select_planned(&planned, view.absent);
         // Interrupted changes are completed. They do not prevent changes of the other devices.
         let begun = |pci: PciAddress| view.unfinished.contains(&pci);
-        let mut new = planned.devices.iter().filter(|device| !begun(device.pci));
+        // Nor do claims: each is a request of its own, while a layout is one request.
+        let is_claimed = |pci: PciAddress| {
+            let mut targets = view.targets.devices.iter();
+            targets.any(|target| target.pci == pci && target.scope == TargetScope::Claims)
+        };
+        let of_layout = planned.devices.iter().filter(|device| !is_claimed(device.pci));
+        let mut new = of_layout.filter(|device| !begun(device.pci));
         let impossible = new.any(|device| device.verdict.outcome() == PlanOutcome::Infeasible);
         let mut decision = Decision::default();
         let NodePlan { devices } = planned;
@@ -147,7 +153,7 @@ impl NodeReconciler {
             let record = self.devices.entry(device.pci).or_default();
             match device.verdict {
                 DevicePlanResult::Unchanged => record.mark_applied(fingerprint),
-                DevicePlanResult::Change(change) if !impossible => {
+                DevicePlanResult::Change(change) if !impossible || is_claimed(device.pci) => {
                     let due = record.due(now, &fingerprint, view.drift);
                     let needs_idle = change.steps.iter().any(Step::needs_idle);
                     match view.holders_unknown.filter(|_| needs_idle && !begun(device.pci)) {

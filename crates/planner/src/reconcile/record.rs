@@ -5,10 +5,9 @@ use std::collections::BTreeSet;
 
 use octavo_model::id::{GpuUuid, PciAddress};
 use octavo_model::inventory::{Condition, Device, GpuInstance, Inventory, NvmlState};
-use octavo_model::source_position::SourcePosition;
 use serde::{Deserialize, Serialize};
 
-use crate::layout::{DeviceTarget, MigTarget, Targets, compare, current_target};
+use crate::layout::{DeviceTarget, MigTarget, TargetScope, Targets, compare, current_target};
 
 /// An apply that has started.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -122,11 +121,6 @@ impl ApplyRecordEntry {
     }
 
     fn as_target(&self) -> DeviceTarget {
-        DeviceTarget {
-            pci: self.pci,
-            rule: SourcePosition::default(),
-            mig: Some(self.target.clone()),
-            time_slicing: None,
-        }
+        DeviceTarget::generated(self.pci, self.target.clone(), TargetScope::Layout)
     }
 }

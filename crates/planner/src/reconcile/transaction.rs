@@ -29,7 +29,7 @@ use self::steps::MAX_RETRY_DELAY;
 use super::expected::ExpectedDevice;
 use super::request::{ActionResult, ChangeProgress, ChangeRequest, NextAction};
 use super::state::{ChangeOutcome, OperationCounts};
-use crate::layout::{DeviceTarget, Targets};
+use crate::layout::{TargetScope, Targets};
 use crate::plan::messages::PlanFormatter;
 use crate::plan::{
     Cause, DevicePlanResult, Infeasible, PlanInput, PlannedInstance, RefusedPlacement, Step, plan,
@@ -157,14 +157,12 @@ impl Transaction {
     }
 
     fn plan(&mut self) -> NextAction {
-        let wanted = match &self.goal {
-            Goal::Target { .. } => self.request.target.mig.clone(),
-            Goal::Previous { .. } => self.request.previous.clone(),
-        };
-        let targets = Targets {
-            devices: vec![DeviceTarget { mig: wanted, ..self.request.target.clone() }],
-            ..Targets::default()
-        };
+        let mut target = self.request.target.clone();
+        if matches!(self.goal, Goal::Previous { .. }) {
+            target.mig.clone_from(&self.request.previous);
+            target.scope = TargetScope::Layout;
+        }
+        let targets = Targets { devices: vec![target], ..Targets::default() };
         let inventory = self.current_inventory();
         let planned = plan(&PlanInput {
             inventory: &inventory,

@@ -68,7 +68,7 @@
     {{- if or (ne (toString $file.apiVersion) "octavo.dev/v1") (ne (toString $file.kind) "Layouts") }}{{ fail "layouts: apiVersion must be octavo.dev/v1, and kind must be Layouts" }}{{ end -}}
     {{- range $key, $_ := omit $file "apiVersion" "kind" "layouts" }}{{ fail (printf "layouts: unknown key %q" $key) }}{{ end -}}
     {{- $layouts = $file.layouts -}}
-    {{- $keys = list "devices" "mig" "timeSlicing" -}}
+    {{- $keys = list "devices" "mig" "timeSlicing" "claims" -}}
   {{- else if hasKey $file "version" -}}
     {{- if ne (toString $file.version) "v1" }}{{ fail (printf "layouts: version must be v1, not %v" $file.version) }}{{ end -}}
     {{- range $key, $_ := omit $file "version" "mig-configs" "flags" "resources" "sharing" "imex" }}{{ fail (printf "layouts: unknown key %q" $key) }}{{ end -}}

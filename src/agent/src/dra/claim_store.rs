@@ -11,7 +11,7 @@ use octavo_dra::claims::{
     self, AllocatedClaim, ClaimState, ClaimStatuses, NodeState, PrepareError, PreparedClaim,
     PreparedClaims, ReleasePolicy,
 };
-use octavo_dra::{DeviceName, DraDevice};
+use octavo_dra::{ClaimRules, DeviceName, DraDevice};
 use octavo_engine::durable::{self, DurableError};
 use octavo_engine::usage::UsageProbe;
 use octavo_kubelet::device_plugin::AllocationBlock;
@@ -73,8 +73,8 @@ struct StoreState {
     record: Option<(PathBuf, PreparedClaims)>,
     /// Instances that the Prepare calls in progress need.
     creating: BTreeMap<ClaimUid, BTreeSet<DraDevice>>,
-    /// GPUs that the layout covers; `None` until a layout was resolved, or none is selected.
-    covered: Option<BTreeSet<PciAddress>>,
+    /// The rules of the layout; `None` until a layout was resolved, or none is selected.
+    rules: Option<ClaimRules>,
     /// Errors that devices reported, and that their state does not show.
     faults: BTreeMap<DeviceName, String>,
     /// The last scan of the hardware, and its time.
@@ -254,9 +254,9 @@ impl ClaimStore {
         self.lock().record.as_ref().is_some_and(|(_, record)| record.claims.contains_key(uid))
     }
 
-    /// Returns the GPUs that the layout covers now; `None` until this is known.
-    pub fn covered(&self) -> Option<BTreeSet<PciAddress>> {
-        self.lock().covered.clone()
+    /// Returns the rules of the layout; `None` until they are known.
+    pub fn rules(&self) -> Option<ClaimRules> {
+        self.lock().rules.clone()
     }
 
     /// Returns the devices of claims, for the published devices.
@@ -272,27 +272,46 @@ impl ClaimStore {
     }
 
     /// Adds the devices of claims to the allocations that the kubelet lists, if it does not list a pod of the claim yet.
+    /// Removes devices that a claim only monitors.
     pub fn add_unlisted(&self, listed: &mut Vec<DeviceAllocation>) {
         let state = self.lock();
-        let record = state.record.as_ref().map(|(_, record)| record);
-        let unlisted = record.map(|record| record.unlisted_allocations(listed, &self.pool));
-        listed.extend(unlisted.unwrap_or_default());
+        let Some((_, record)) = &state.record else {
+            return;
+        };
+        let unlisted = record.unlisted_allocations(listed, &self.pool);
+        listed.retain(|one| {
+            let is_device = |device: &DraDevice| {
+                one.device_id.strip_prefix(&self.pool).and_then(|name| name.strip_prefix('/'))
+                    == Some(&*device.name().to_string())
+            };
+            one.claim.as_ref().is_none_or(|claim| !record.only_monitors(claim, is_device))
+        });
+        listed.extend(unlisted);
     }
 
-    /// Adds the targets of claims to those of the layout, whose GPUs claims do not change.
+    /// Returns whether the holder is a claim that only monitors the GPU.
+    fn is_monitor(&self, holder: &Holder) -> bool {
+        let state = self.lock();
+        let record = state.record.as_ref().map(|(_, record)| record);
+        let claim = holder.details.claim.as_ref();
+        record.zip(claim).is_some_and(|(record, claim)| {
+            record.only_monitors(claim, |device| device.pci == holder.device)
+        })
+    }
+
+    /// Adds the targets of claims to those of the layout. Claims do not change GPUs that the layout covers.
     pub fn with_targets(&self, inventory: &Inventory, layout: &Targets) -> Targets {
         let mut state = self.lock();
-        let targets = layout.devices.iter().map(|device| device.pci);
-        let covered: BTreeSet<PciAddress> =
-            targets.chain(layout.unverified.iter().map(|one| one.pci)).collect();
-        state.covered = Some(covered.clone());
+        let rules = ClaimRules::new(inventory, layout);
         let mut targets = layout.clone();
         if let Some((_, record)) = &state.record {
             let creating = state.creating.values().flatten().cloned().collect();
-            let own = record.targets(inventory, &creating, &covered, self.policy);
+            let own = record.targets(inventory, &creating, &rules.covered, self.policy);
+            targets.devices.retain(|target| own.devices.iter().all(|one| one.pci != target.pci));
             targets.devices.extend(own.devices);
             targets.devices.sort_by_key(|target| target.pci);
         }
+        state.rules = Some(rules);
         targets
     }
 
@@ -355,8 +374,9 @@ impl ClaimStore {
     ) -> Result<PrepareAttempt, ClaimStoreError> {
         let mut state = self.lock();
         let (_, record) = state.record.as_ref().ok_or(ClaimStoreError::NotOwner)?;
-        let covered = state.covered.as_ref().ok_or(ClaimStoreError::LayoutUnknown)?;
-        let node = NodeState { inventory, holders, holders_unknown, covered, pool: &self.pool };
+        let rules = state.rules.as_ref().ok_or(ClaimStoreError::LayoutUnknown)?;
+        let (covered, pool) = (&rules.covered, self.pool.as_str());
+        let node = NodeState { inventory, holders, holders_unknown, covered, pool };
         let preparation = record.prepare(claim, node)?;
         let uid = &claim.key.uid;
         let prepared = preparation.claim.clone();
@@ -480,6 +500,7 @@ impl UsageProbe for ClaimProbe {
     fn holders(&self, devices: &[Device]) -> Result<Vec<Holder>, String> {
         let claims = self.store.holders(devices);
         let mut all = self.inner.holders(devices)?;
+        all.retain(|holder| !self.store.is_monitor(holder));
         // A claim is listed without its pods only if the kubelet lists none of them yet.
         let unlisted =
             claims.into_iter().filter(|claim| !all.iter().any(|pod| pod.has_same_claim(claim)));

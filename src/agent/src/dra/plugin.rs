@@ -191,7 +191,7 @@ impl ClaimPlugin {
         let ready = timeout(PREPARE_TIMEOUT, ready).await;
         let (prepared, inventory) = ready.unwrap_or_else(|_elapsed| {
             let blocker = self.store.rounds().borrow().blocker.clone();
-            Err(match (self.store.covered(), blocker) {
+            Err(match (self.store.rules(), blocker) {
                 (Some(_), _) => PluginError::TimedOut(missing),
                 (None, Some(reason)) => PluginError::Blocked(reason),
                 (None, None) => ClaimStoreError::LayoutUnknown.into(),
@@ -204,6 +204,7 @@ impl ClaimPlugin {
             pool: self.store.pool().to_owned(),
             device: one.device.name().to_string(),
             cdi_ids: vec![cdi_id],
+            share: one.share.clone(),
         });
         Ok(devices.collect())
     }

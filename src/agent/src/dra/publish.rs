@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use octavo_dra::claims::is_instance;
 use octavo_dra::slices::NodeDevices;
-use octavo_dra::{DeviceName, LastReadings};
+use octavo_dra::{ClaimRules, DeviceName, LastReadings};
 use octavo_hardware::pcie_root;
 use octavo_kube::resource_slices::ResourceSlicesHandle;
 use octavo_model::id::{NodeName, PciAddress};
@@ -38,7 +38,7 @@ pub struct DraPublisher {
 #[derive(Debug, PartialEq)]
 struct PublishedInputs {
     inventory: Inventory,
-    covered: BTreeSet<PciAddress>,
+    rules: ClaimRules,
     claimed: BTreeSet<DeviceName>,
     faulty: BTreeSet<DeviceName>,
 }
@@ -96,14 +96,14 @@ impl DraPublisher {
     /// Publishes the devices of the GPUs that the layout does not cover, if they differ from the published ones. Nothing is
     /// published before it is known which GPUs these are.
     pub(crate) fn publish(&mut self, inventory: &Inventory) {
-        let Some(covered) = self.claims.covered().filter(|_| inventory.nvml != NvmlState::Loading)
+        let Some(rules) = self.claims.rules().filter(|_| inventory.nvml != NvmlState::Loading)
         else {
             return;
         };
         let claimed = self.claims.device_names();
         let is_same = |last: &PublishedInputs| {
-            (&last.inventory, &last.covered, &last.claimed, &last.faulty)
-                == (inventory, &covered, &claimed, &self.faulty)
+            (&last.inventory, &last.rules, &last.claimed, &last.faulty)
+                == (inventory, &rules, &claimed, &self.faulty)
         };
         if self.last.as_ref().is_some_and(is_same) {
             return;
@@ -119,13 +119,13 @@ impl DraPublisher {
         let devices = NodeDevices {
             node: &self.node,
             inventory: &inventory,
-            covered: &covered,
+            rules: &rules,
             claimed: &claimed,
             faulty: &self.faulty,
             pcie_roots: &pcie_roots,
         };
         self.slices.set(devices.slices());
         let (inventory, faulty) = (current.clone(), self.faulty.clone());
-        self.last = Some(PublishedInputs { inventory, covered, claimed, faulty });
+        self.last = Some(PublishedInputs { inventory, rules, claimed, faulty });
     }
 }

@@ -64,7 +64,7 @@ pub(super) fn differing(
 #[cfg(test)]
 mod tests {
     use octavo_model::source_position::SourcePosition;
-    use octavo_planner::layout::DeviceTarget;
+    use octavo_planner::layout::{DeviceTarget, TargetScope};
 
     use super::*;
 
@@ -74,6 +74,7 @@ mod tests {
             rule: SourcePosition::default(),
             mig: mig.clone(),
             time_slicing: None,
+            scope: TargetScope::Layout,
         };
         Targets { devices: devices.iter().map(device).collect(), ..Targets::default() }
     }

@@ -114,7 +114,7 @@ pub struct SharingSettings {
     /// Offer the GPUs that no layout covers to Dynamic Resource Allocation (experimental)
     ///
     /// The driver is gpu.octavo.dev. With MIG mode on, a GPU offers every possible partition; with MIG mode off, it is one
-    /// device. Excludes --sharing embedded and hand-off.
+    /// device. A layout rule with `claims: dra` does not cover its GPUs. Excludes --sharing embedded and hand-off.
     #[arg(long, env = "OCTAVO_DRA", conflicts_with = "oneshot")]
     pub dra: bool,
 

@@ -82,6 +82,7 @@ fn partitions(rule: &Rule) -> String {
     match &rule.mig {
         None => "unchanged".to_owned(),
         Some(MigSpec::Disabled) => "MIG off".to_owned(),
+        Some(MigSpec::Enabled(_)) if rule.claims => "MIG on, by claims".to_owned(),
         Some(MigSpec::Enabled(counts)) if counts.is_empty() => "MIG on, no partitions".to_owned(),
         Some(MigSpec::Enabled(counts)) => {
             let each = counts.iter();

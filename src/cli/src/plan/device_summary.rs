@@ -126,11 +126,8 @@ fn summarize(view: &PlanView<'_>, device: &Device, plan: &DevicePlan) -> String 
         );
         text.push_str(&lines([wrap(&line, 4)]));
     }
-    if let Some(sharing) = target.and_then(|target| target.time_slicing.as_ref()) {
-        let line = format!(
-            "  time-slicing: {sharing}; not part of this plan, which covers only partitions",
-        );
-        text.push_str(&lines([wrap(&line, 4)]));
+    for note in target.map(messages::notes).unwrap_or_default() {
+        text.push_str(&lines([wrap(&format!("  {note}"), 4)]));
     }
     text
 }

@@ -26,7 +26,7 @@ use crate::fleet_api::Api as HttpApi;
 use crate::node::Node;
 use crate::process::Program;
 use crate::record;
-use crate::time_limits::{Finish, TIME_LIMIT};
+use crate::time_limits::{Finish, TIME_LIMIT, until};
 
 /// A GPU with MIG mode on and no instance.
 pub(super) const ONE: &str = "- {board: A100_40GB, mig: enabled}\n";
@@ -208,6 +208,34 @@ impl ClaimRig {
     }
 
     pub(super) fn claim_in_pool(&self, name: &str, pool: &str, devices: &[&str]) -> Claim {
+        let results = devices.iter().map(|device| {
+            json!({"request": "gpu", "driver": "gpu.octavo.dev", "pool": pool, "device": device})
+        });
+        self.allocated(name, &json!({"results": results.collect::<Vec<_>>()}))
+    }
+
+    /// Creates a claim that is allocated a share of this device.
+    pub(super) fn claim_share(&self, name: &str, device: &str, share: &str) -> Claim {
+        self.claim_with(name, device, &json!({"shareID": share}), &json!([]))
+    }
+
+    /// Creates a claim that is allocated this device, with these fields of the result and this configuration.
+    pub(super) fn claim_with(
+        &self,
+        name: &str,
+        device: &str,
+        fields: &Value,
+        config: &Value,
+    ) -> Claim {
+        let mut result = json!({
+            "request": "gpu", "driver": "gpu.octavo.dev", "pool": self.pool(), "device": device,
+        });
+        result.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+        self.allocated(name, &json!({"results": [result], "config": config}))
+    }
+
+    /// Creates a claim with this allocation.
+    fn allocated(&self, name: &str, allocation: &Value) -> Claim {
         let api = self.api;
         let request = json!({"name": "gpu", "exactly": {"deviceClassName": "gpu.octavo.dev"}});
         let claim = api.create(&json!({
@@ -216,12 +244,8 @@ impl ClaimRig {
             "metadata": {"name": name, "namespace": self.namespace},
             "spec": {"devices": {"requests": [request]}},
         }));
-        let results = devices.iter().map(|device| {
-            json!({"request": "gpu", "driver": "gpu.octavo.dev", "pool": pool, "device": device})
-        });
-        let results: Vec<Value> = results.collect();
-        if !results.is_empty() {
-            let status = json!({"status": {"allocation": {"devices": {"results": results}}}});
+        if allocation["results"] != json!([]) {
+            let status = json!({"status": {"allocation": {"devices": allocation}}});
             api.kubectl(&[
                 "patch",
                 "resourceclaim",
@@ -316,6 +340,17 @@ impl ClaimRig {
 
     pub(super) fn has_spec(&self, claim: &Claim) -> bool {
         self.cdi_dir().join(format!("octavo.dev-claim_{}.json", claim.uid)).exists()
+    }
+
+    /// Waits until the Node reports this state of its layout.
+    #[track_caller]
+    pub(super) fn await_state(&self, wanted: &str) {
+        let path = "-o=jsonpath={.metadata.annotations.octavo\\.dev/status}";
+        let state = || {
+            let text = self.api.kubectl(&["get", "node", &self.node, path]);
+            serde_json::from_str::<Value>(&text).ok().map(|status| status["state"].clone())
+        };
+        until("the state of the layout", state, |state| *state == Some(json!(wanted)));
     }
 
     /// The instances of the GPU, with their first slice.

@@ -45,6 +45,7 @@ impl ClaimHandler for RecordingHandler {
             pool: "node-1/gpu.octavo.dev".to_owned(),
             device: "gpu-0000-1b-00-0".to_owned(),
             cdi_ids: vec![format!("octavo.dev/claim={}-gpu-0000-1b-00-0", claim.uid)],
+            share: Some("1f".to_owned()),
         }])
     }
 
@@ -114,6 +115,7 @@ async fn kubelet_registers_prepares_and_releases_claims() {
     assert_eq!(devices[0].cdi_device_ids, ["octavo.dev/claim=uid-1-gpu-0000-1b-00-0"]);
     assert_eq!(devices[0].request_names, ["gpu"]);
     assert_eq!(devices[0].pool_name, "node-1/gpu.octavo.dev");
+    assert_eq!(devices[0].share_id.as_deref(), Some("1f"));
     assert_eq!(response["uid-2"].error, "GPU 0 is in use");
     assert!(response["../x"].error.contains("is not the UID of a resource claim"));
     let request = NodeUnprepareResourcesRequest { claims };

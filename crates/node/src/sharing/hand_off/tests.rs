@@ -1,7 +1,7 @@
 //! Configurations of NVIDIA's plugin, and requests that it cannot express.
 
 use octavo_model::source_position::SourcePosition;
-use octavo_planner::layout::{DeviceTarget, Share, TimeSlicing};
+use octavo_planner::layout::{DeviceTarget, Share, TargetScope, TimeSlicing};
 
 use super::*;
 use crate::sharing::offer::Partition;
@@ -110,6 +110,7 @@ fn slice_length_is_rejected_only_if_shared() {
             pci: PciAddress::new(0, 1, 0, 0).unwrap(),
             rule: SourcePosition::default(),
             mig: None,
+            scope: TargetScope::Layout,
             time_slicing: Some(TimeSlicing {
                 position: SourcePosition::default(),
                 shares: shares.iter().copied().map(Share::everything).collect(),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use octavo_model::id::PciAddress;
-use octavo_planner::layout::{Share, ShareTarget, Targets, UnitRef, UnitSelector};
+use octavo_planner::layout::{Share, ShareTarget, TargetScope, Targets, UnitRef, UnitSelector};
 
 use super::Warnings;
 use super::units::Candidate;
@@ -18,7 +18,8 @@ pub(super) struct Shares<'a> {
 impl<'a> Shares<'a> {
     pub(super) fn new(targets: &'a Targets, candidates: &'a [Candidate]) -> Self {
         let targets = targets.devices.iter();
-        let by_device = targets.filter_map(|target| {
+        let of_layout = targets.filter(|target| target.scope == TargetScope::Layout);
+        let by_device = of_layout.filter_map(|target| {
             let sharing = target.time_slicing.as_ref()?;
             Some((target.pci, sharing.shares.as_slice()))
         });

@@ -4,7 +4,7 @@ use TimeSlice::{Long, Short};
 use octavo_model::examples::gpu;
 use octavo_model::inventory::{Device, Driver};
 use octavo_model::source_position::SourcePosition;
-use octavo_planner::layout::{DeviceTarget, Share, TimeSlicing};
+use octavo_planner::layout::{DeviceTarget, Share, TargetScope, TimeSlicing};
 
 use super::*;
 
@@ -50,6 +50,7 @@ impl Node {
             pci: pci(number),
             rule: SourcePosition::default(),
             mig: None,
+            scope: TargetScope::Layout,
             time_slicing: Some(TimeSlicing {
                 position: SourcePosition::default(),
                 shares: vec![Share::everything(2)],

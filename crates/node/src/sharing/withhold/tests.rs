@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use octavo_model::reported::Reported;
-use octavo_model::source_position::SourcePosition;
-use octavo_planner::layout::{DeviceTarget, Targets};
+use octavo_planner::layout::{DeviceTarget, TargetScope, Targets};
 use proptest::prelude::*;
 
 use super::*;
@@ -40,11 +39,8 @@ fn device(bus: u8, state: &'static str, waits_for_holders: bool) -> DeviceLayout
 
 /// Each device with its target.
 fn status(devices: Vec<(DeviceLayoutStatus, MigTarget)>) -> NodeLayoutStatus {
-    let target = |(device, mig): &(DeviceLayoutStatus, MigTarget)| DeviceTarget {
-        pci: device.pci,
-        rule: SourcePosition::default(),
-        mig: Some(mig.clone()),
-        time_slicing: None,
+    let target = |(device, mig): &(DeviceLayoutStatus, MigTarget)| {
+        DeviceTarget::generated(device.pci, mig.clone(), TargetScope::Layout)
     };
     let targets = Targets { devices: devices.iter().map(target).collect(), unverified: Vec::new() };
     NodeLayoutStatus {

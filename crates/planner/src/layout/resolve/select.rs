@@ -243,7 +243,7 @@ fn is_same_request(one: &Rule, other: &Rule) -> bool {
         }
         (None | Some(_), None | Some(_)) => false,
     };
-    same_mig && sharing(one) == sharing(other)
+    same_mig && sharing(one) == sharing(other) && one.claims == other.claims
 }
 
 fn describe_selector(rule: &Rule) -> String {

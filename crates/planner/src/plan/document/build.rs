@@ -11,7 +11,7 @@ use super::{
     PlannedTimeSlicing, PresentComputeInstance, PresentInstance, ResultingComputeInstance,
     ResultingInstance,
 };
-use crate::layout::{RuleError, Targets};
+use crate::layout::{RuleError, TargetScope, Targets};
 use crate::plan::messages::PlanFormatter;
 use crate::plan::{
     DeviceChange, DevicePlan, DevicePlanResult, Disruption, HardwareRule, Infeasible, InstanceRef,
@@ -99,6 +99,7 @@ pub(super) fn current_device(
         infeasible: None,
         interrupted_layout: subject.interrupted.get(&pci).cloned(),
         time_slicing: time_slicing.map(PlannedTimeSlicing::from),
+        claims: target.filter(|target| target.scope == TargetScope::Mode).map(|_| "dra"),
     }
 }
 

@@ -13,10 +13,9 @@ use octavo_model::inventory::{
     NvmlState,
 };
 use octavo_model::quantity::{ComputeCapability, Mebibytes};
-use octavo_model::source_position::SourcePosition;
 
 use super::super::{DevicePlanResult, NodePlan, PlanInput, Policy, RefusedPlacement, plan};
-use crate::layout::{DeviceTarget, InstanceTarget, MigTarget, Targets};
+use crate::layout::{DeviceTarget, InstanceTarget, MigTarget, TargetScope, Targets};
 
 /// Profile id, name, index, GPU slices, maximum count, size of a placement, placement starts.
 pub(super) type Row = (u32, &'static str, u32, u32, u32, u32, &'static [u32]);
@@ -152,12 +151,7 @@ pub(super) fn node(devices: Vec<Device>) -> Inventory {
 
 pub(super) fn targets(device: &Device, mig: MigTarget) -> Targets {
     Targets {
-        devices: vec![DeviceTarget {
-            pci: device.pci,
-            rule: SourcePosition::default(),
-            mig: Some(mig),
-            time_slicing: None,
-        }],
+        devices: vec![DeviceTarget::generated(device.pci, mig, TargetScope::Layout)],
         ..Targets::default()
     }
 }

@@ -12,10 +12,9 @@ use octavo_model::inventory::{
     Completeness, ComputeInstance, Device, GpuInstance, Inventory, Mig, MigMode, MigState, Process,
     ProcessKind,
 };
-use octavo_model::source_position::SourcePosition;
 
 use crate::layout::tests_support::{A100_40, node};
-use crate::layout::{DeviceTarget, MigTarget, current_target};
+use crate::layout::{DeviceTarget, MigTarget, TargetScope, current_target};
 use crate::plan::Policy;
 use crate::reconcile::{
     ActionResult, ChangeOutcome, ChangeRequest, Limits, NextAction, ObservedUsers, Transaction,
@@ -123,12 +122,7 @@ impl Hardware {
         });
         ChangeRequest {
             inventory,
-            target: DeviceTarget {
-                pci: self.device.pci,
-                rule: SourcePosition::default(),
-                mig: Some(target),
-                time_slicing: None,
-            },
+            target: DeviceTarget::generated(self.device.pci, target, TargetScope::Layout),
             previous: current_target(state_of(&self.device)),
             resumed: false,
             holders: Vec::new(),

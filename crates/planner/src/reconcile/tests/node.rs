@@ -13,7 +13,7 @@ use octavo_model::source_position::SourcePosition;
 use super::hardware::Hardware;
 use super::wants;
 use crate::layout::tests_support::{A100_40, failing, node, t4};
-use crate::layout::{DeviceTarget, MigTarget, Targets, UnverifiedDevice};
+use crate::layout::{DeviceTarget, MigTarget, TargetScope, Targets, UnverifiedDevice};
 use crate::plan::Policy;
 use crate::plan::messages::PlanFormatter;
 use crate::reconcile::node::HOLDER_QUERY_INTERVAL;
@@ -47,12 +47,7 @@ impl Case {
             },
             targets: Targets {
                 devices: targets
-                    .map(|(pci, mig)| DeviceTarget {
-                        pci,
-                        rule: SourcePosition::default(),
-                        mig: Some(mig),
-                        time_slicing: None,
-                    })
+                    .map(|(pci, mig)| DeviceTarget::generated(pci, mig, TargetScope::Layout))
                     .collect(),
                 ..Targets::default()
             },
@@ -114,6 +109,49 @@ fn i4_infeasible_device_prevents_all_changes() {
     let states: Vec<&str> = case.node.states().map(|(_, state)| state.reason().as_str()).collect();
     assert_eq!(states, ["pending", "infeasible"]);
     assert_eq!(case.node.worst().unwrap().reason(), Reason::Infeasible);
+}
+
+#[test]
+fn i4_infeasible_target_delays_no_claim_and_no_claim_delays_a_layout() {
+    for infeasible in [TargetScope::Layout, TargetScope::Claims] {
+        let devices = vec![A100_40.gpu(0), t4(1), A100_40.gpu(2)];
+        let mut case = Case::new(devices, vec![wants(&[9]), wants(&[9]), wants(&[9])]);
+        case.targets.devices[1].scope = infeasible;
+        case.targets.devices[2].scope = TargetScope::Claims;
+        // A layout is changed as a whole, each claim alone.
+        let changed = match infeasible {
+            TargetScope::Claims => vec![at(0), at(2)],
+            TargetScope::Layout | TargetScope::Mode => vec![at(2)],
+        };
+        assert_eq!(case.look(SECOND).change, changed, "{infeasible:?}");
+    }
+}
+
+#[test]
+fn partitions_of_claims_are_not_drift() {
+    let mut case = Case::new(vec![A100_40.gpu(0)], vec![MigTarget::Enabled(Vec::new())]);
+    case.targets.devices[0].scope = TargetScope::Mode;
+    for instances in [&[][..], &[(9, 0, &[3][..])], &[(9, 4, &[1, 2])], &[]] {
+        case.becomes(instances);
+        assert_eq!(case.look(SECOND), Decision::default(), "{instances:?}");
+        assert_eq!(case.state(), &ApplyState::Ended(ChangeOutcome::Applied));
+    }
+    // The layout determines the mode.
+    set_modes(&mut case.inventory.devices[0], MigMode::Disabled, MigMode::Disabled);
+    let decision = case.look(SECOND);
+    assert_eq!((decision.change, decision.drifted), (vec![at(0)], vec![]));
+    case.targets.devices[0].mig = Some(MigTarget::Disabled);
+    assert_eq!(case.look(SECOND), Decision::default());
+    // A mode that is only pending would destroy the partitions at the next reset.
+    case.becomes(&[(9, 0, &[3])]);
+    case.targets.devices[0].mig = Some(MigTarget::Enabled(Vec::new()));
+    set_modes(&mut case.inventory.devices[0], MigMode::Enabled, MigMode::Disabled);
+    assert_eq!(case.look(SECOND).change, [at(0)]);
+}
+
+fn set_modes(device: &mut Device, current: MigMode, pending: MigMode) {
+    let Mig::Capable(state) = &mut device.mig else { panic!("{device:?}") };
+    (state.current, state.pending) = (current, pending);
 }
 
 #[test]
@@ -350,6 +388,7 @@ fn lost_selected_device_is_failed_and_others_are_changed() {
     case.targets.unverified.push(UnverifiedDevice {
         pci: lost,
         rule: SourcePosition::default(),
+        scope: TargetScope::Layout,
         reason: "failing: GPU is lost".to_owned(),
     });
     let here = case.inventory.devices[0].pci;

@@ -14,7 +14,7 @@ use octavo_model::inventory::Inventory;
 use octavo_model::reason::Reason;
 use octavo_model::source_position::SourcePosition;
 use octavo_planner::layout::{
-    DeviceTarget, Dialect, Layout, Layouts, Rule, Selector, Targets, TimeSlicing,
+    DeviceTarget, Dialect, Layout, Layouts, Rule, Selector, TargetScope, Targets, TimeSlicing,
 };
 use octavo_planner::reconcile::NodeLayoutStatus;
 use octavo_toolkit::files::{self, ReadError};
@@ -112,6 +112,7 @@ impl PreviousSharing {
                 rule: SourcePosition::default(),
                 mig: None,
                 time_slicing: Some(self.stored_sharing(inventory, device.pci)?),
+                scope: TargetScope::Layout,
             })
         });
         Targets { devices: devices.collect(), ..Targets::default() }
@@ -161,6 +162,7 @@ impl PreviousSharing {
                 devices: Selector::All,
                 mig: None,
                 time_slicing: Some(sharing.clone()),
+                claims: false,
             }],
         };
         let all =

@@ -7,7 +7,7 @@ use octavo_model::inventory::Inventory;
 use octavo_model::resource::ResourceName;
 use octavo_model::source_position::SourcePosition;
 use octavo_node::sharing::offer::{Offer, Unit};
-use octavo_planner::layout::UnverifiedDevice;
+use octavo_planner::layout::{TargetScope, UnverifiedDevice};
 use octavo_planner::reconcile::DeviceLayoutStatus;
 
 use super::*;
@@ -130,6 +130,7 @@ fn unreadable_device_does_not_block_other_offers() {
         unverified: vec![UnverifiedDevice {
             pci: "0000:1b:00.0".parse().unwrap(),
             rule: SourcePosition::default(),
+            scope: TargetScope::Layout,
             reason: "failing: GPU is lost".to_owned(),
         }],
         ..Targets::default()
@@ -140,6 +141,7 @@ fn unreadable_device_does_not_block_other_offers() {
             rule: SourcePosition::default(),
             mig: None,
             time_slicing: None,
+            scope: TargetScope::Layout,
         };
         let device = |(pci, reason): &(&str, Reason)| {
             DeviceLayoutStatus::new(pci.parse().unwrap(), String::new(), (*reason).into())
