@@ -281,11 +281,7 @@ impl PreparedClaims {
 
     /// Returns whether a claim has access to devices only for monitoring, and so does not hold them. `is_device` selects
     /// the devices.
-    pub fn only_monitors(
-        &self,
-        claim: &ClaimRef,
-        is_device: impl Fn(&DraDevice) -> bool,
-    ) -> bool {
+    pub fn only_monitors(&self, claim: &ClaimRef, is_device: impl Fn(&DraDevice) -> bool) -> bool {
         let claims = self.claims.values().filter(|one| one.reference() == *claim);
         let devices = claims.flat_map(|one| &one.devices).filter(|one| is_device(&one.device));
         let mut devices = devices.map(|one| one.is_admin).peekable();

@@ -34,7 +34,8 @@ pub use self::choice::{ChoiceRejected, NodeChoice};
 use self::choice::{ChoiceSource, LayoutChoices, ManualChoice};
 use self::target_changes::{HELD_STATE, REFUSED_STATE, TargetChanges, UNSETTLED_STATE, differing};
 use crate::control_socket::{self, ControlSocket};
-use crate::dra::claim_store::{ClaimProbe, ClaimStore};
+use crate::dra::claim_probe::ClaimProbe;
+use crate::dra::claim_store::ClaimStore;
 use crate::metrics::LayoutMetrics;
 use crate::settings::PartitioningSettings;
 

@@ -80,14 +80,14 @@ impl<'a> DevicePlace<'a> {
             compute_instance: self.compute_instance,
             details: HolderDetails {
                 // A claim has no pod that the kubelet lists yet.
-                pod: (!given.pod.is_empty()).then(|| Pod {
+                pod: (!allocation.pod.is_empty()).then(|| Pod {
                     uid: None,
                     // An allocation that the kubelet does not list yet has no namespace.
                     namespace: Some(allocation.namespace.clone()).filter(|name| !name.is_empty()),
                     name: Some(allocation.pod.clone()),
                     container: Some(allocation.container.clone()).filter(|name| !name.is_empty()),
                 }),
-                claim: given.claim.clone(),
+                claim: allocation.claim.clone(),
                 ..HolderDetails::default()
             },
         }

@@ -13,8 +13,6 @@ use octavo_dra::claims::{
 };
 use octavo_dra::{ClaimRules, DeviceName, DraDevice};
 use octavo_engine::durable::{self, DurableError};
-use octavo_engine::usage::UsageProbe;
-use octavo_kubelet::device_plugin::AllocationBlock;
 use octavo_kubelet::dra::{DeviceHealth, NodeDevices};
 use octavo_model::claim::{ClaimKey, ClaimUid};
 use octavo_model::holder::{DeviceAllocation, Holder};
@@ -290,7 +288,7 @@ impl ClaimStore {
     }
 
     /// Returns whether the holder is a claim that only monitors the GPU.
-    fn is_monitor(&self, holder: &Holder) -> bool {
+    pub(super) fn is_monitor(&self, holder: &Holder) -> bool {
         let state = self.lock();
         let record = state.record.as_ref().map(|(_, record)| record);
         let claim = holder.details.claim.as_ref();
@@ -479,43 +477,6 @@ fn health(inventory: &Inventory, pool: &str, faults: &BTreeMap<DeviceName, Strin
         devices: devices.collect(),
         is_known: matches!(inventory.nvml, NvmlState::Ready(_)),
         scanned_at: 0,
-    }
-}
-
-/// Usage on a node with claims: a prepared claim uses its devices.
-#[derive(Debug)]
-pub struct ClaimProbe {
-    inner: Arc<dyn UsageProbe>,
-    store: Arc<ClaimStore>,
-}
-
-impl ClaimProbe {
-    /// Combines the holders reported by `inner` with the claims in `store`.
-    pub fn new(inner: Arc<dyn UsageProbe>, store: Arc<ClaimStore>) -> Self {
-        Self { inner, store }
-    }
-}
-
-impl UsageProbe for ClaimProbe {
-    fn holders(&self, devices: &[Device]) -> Result<Vec<Holder>, String> {
-        let claims = self.store.holders(devices);
-        let mut all = self.inner.holders(devices)?;
-        all.retain(|holder| !self.store.is_monitor(holder));
-        // A claim is listed without its pods only if the kubelet lists none of them yet.
-        let unlisted =
-            claims.into_iter().filter(|claim| !all.iter().any(|pod| pod.has_same_claim(claim)));
-        let unlisted: Vec<Holder> = unlisted.collect();
-        all.extend(unlisted);
-        all.sort();
-        Ok(all)
-    }
-
-    fn describe(&self, holders: &mut [Holder]) {
-        self.inner.describe(holders);
-    }
-
-    fn block_allocation(&self, devices: &[PciAddress]) -> Option<AllocationBlock> {
-        self.inner.block_allocation(devices)
     }
 }
 

@@ -88,6 +88,12 @@ fn i1_administrative_access_holds_and_creates_nothing() {
     }
     assert_eq!(record.holders(&exists.devices).len(), 1);
     assert_eq!(record.device_names(), BTreeSet::from([device.name()]));
+    // Nor do its pods, which the kubelet lists like those of other claims.
+    let monitors = |claim: &AllocatedClaim, wanted| {
+        record.only_monitors(&claim.key.reference(), |one| one == wanted)
+    };
+    assert!(monitors(&admin("b", &device), &device) && !monitors(&admin("b", &device), &whole));
+    assert!(!monitors(&claim("a", std::slice::from_ref(&device)), &device));
     // It excludes no other claim, and its end releases nothing.
     prepared(&mut record, &claim("d", std::slice::from_ref(&whole)), &exists);
     record.release(&uid("b")).unwrap();
