@@ -10,6 +10,7 @@
 //! ```
 
 mod backend;
+pub mod claim_problems;
 pub mod claim_specs;
 pub mod claim_store;
 pub mod plugin;
