@@ -207,7 +207,7 @@ pub(crate) fn dra(
         cdi: settings.sharing.cdi_dir.clone(),
     };
     tasks.spawn(ClaimStatusWriter::new(client.clone(), store.statuses()).run());
-    let metrics = ClaimMetrics::new(Arc::clone(&store));
+    let metrics = ClaimMetrics::default();
     let plugin = ClaimPlugin::new(
         (Arc::clone(&store), metrics.clone()),
         ResourceClaimClient::new(client, octavo_dra::DRIVER),

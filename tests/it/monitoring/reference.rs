@@ -3,11 +3,8 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::process::Command;
-use std::sync::Arc;
 
-use octavo_agent::dra::claim_store::ClaimStore;
 use octavo_agent::metrics::claims::ClaimMetrics;
-use octavo_dra::claims::ReleasePolicy;
 use octavo_toolkit::telemetry::exposition;
 
 use super::served::{ExposedMetrics, served};
@@ -275,8 +272,7 @@ async fn vendors() -> ExposedMetrics {
 
 /// Metrics of an agent that serves resource claims.
 fn claims() -> ExposedMetrics {
-    let store = ClaimStore::new("node-1/gpu.octavo.dev".to_owned(), ReleasePolicy::Destroy);
-    let registry = ClaimMetrics::new(Arc::new(store)).registry();
+    let registry = ClaimMetrics::default().registry();
     let mut served = ExposedMetrics::default();
     served.add(&exposition::write(&registry, std::iter::empty()).unwrap().1);
     served

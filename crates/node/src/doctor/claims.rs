@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use super::drivers::NVIDIA;
 use super::facts::Facts;
 use super::{Check, Finding};
 
@@ -39,6 +40,9 @@ pub(super) fn finding(facts: &Facts<'_>) -> Finding {
         ),
         Ok(None) => check.not_applicable(NO_SERVICE),
         Err(_) if drivers.is_some() && !has_directory => check.not_applicable(NO_SERVICE),
+        Err(_) if !NVIDIA.status(facts).is_working() => check.not_applicable(
+            "no NVIDIA driver is known to be loaded, and only NVIDIA devices are allocated to claims",
+        ),
         Err(why) => check.unknown(why.clone()),
     }
 }

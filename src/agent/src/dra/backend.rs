@@ -9,7 +9,8 @@ use octavo_model::reason::Reason;
 use octavo_model::sharing_status::{DeviceProvider, SharingStatus};
 use tokio::sync::watch;
 
-use super::claim_store::{ClaimProblems, ClaimStore};
+use super::claim_problems::ClaimProblems;
+use super::claim_store::ClaimStore;
 use crate::sharing::{Observation, SharingBackend, SharingOutcome};
 
 /// Allocation to resource claims.

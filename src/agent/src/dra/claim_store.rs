@@ -28,6 +28,8 @@ use thiserror::Error;
 use tokio::sync::watch;
 use tracing::{error, info};
 
+use super::claim_problems::ClaimProblems;
+
 /// The record in the state directory.
 const FILE_NAME: &str = "claims.json";
 /// A draft of the record.
@@ -52,18 +54,6 @@ pub struct ClaimStore {
     statuses: watch::Sender<Arc<ClaimStatuses>>,
     problems: watch::Sender<ClaimProblems>,
 }
-
-/// Reasons why the kubelet cannot prepare claims.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct ClaimProblems {
-    /// Result of the last registration with the kubelet; `None` before.
-    pub registration: Option<Result<(), String>>,
-    /// Last error of each claim that could not be prepared.
-    pub failures: BTreeMap<ClaimKey, String>,
-}
-
-/// Maximum number of claims whose last error is known.
-const MAX_FAILURES: usize = 64;
 
 #[derive(Debug, Default)]
 struct StoreState {
@@ -214,13 +204,7 @@ impl ClaimStore {
 
     /// Sets why a claim could not be prepared; `None` if it was prepared, or ended.
     pub fn set_failure(&self, claim: &ClaimKey, error: Option<String>) {
-        update(&self.problems, |ClaimProblems { failures, .. }| match error {
-            Some(error) if failures.len() < MAX_FAILURES || failures.contains_key(claim) => {
-                failures.insert(claim.clone(), error);
-            }
-            Some(_) => {}
-            None => drop(failures.remove(claim)),
-        });
+        update(&self.problems, |problems| problems.set_failure(claim, error));
     }
 
     /// Sets the errors that devices reported, and that their state does not show.

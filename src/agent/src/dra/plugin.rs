@@ -109,6 +109,7 @@ impl ClaimPlugin {
         if rounds.wait_for(|round| round.is_owner).await.is_err() {
             return;
         }
+        self.metrics.set_claims(&self.store.states());
         let plugin = Arc::new(self);
         tokio::join!(plugin.serve(settings), plugin.sweep());
     }
@@ -175,7 +176,9 @@ impl ClaimPlugin {
     fn release(&self, uid: &ClaimUid) -> Result<(), PluginError> {
         // First: a container that starts after this must not get the device.
         self.specs.remove(uid).map_err(PluginError::RemoveSpec)?;
-        Ok(self.store.release(uid)?)
+        self.store.release(uid)?;
+        self.metrics.set_claims(&self.store.states());
+        Ok(())
     }
 
     async fn prepare_claim(&self, key: &ClaimKey) -> Result<Vec<InjectedDevice>, PluginError> {
@@ -303,6 +306,7 @@ impl ClaimHandler for ClaimPlugin {
         let began = Instant::now();
         let prepared = self.prepare_claim(claim).await;
         self.metrics.record(PREPARE, prepared.is_ok(), began.elapsed());
+        self.metrics.set_claims(&self.store.states());
         let prepared = prepared.map_err(|error| chain(&error));
         self.store.set_failure(claim, prepared.as_ref().err().cloned());
         prepared

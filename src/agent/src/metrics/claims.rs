@@ -1,20 +1,15 @@
 //! Metrics of resource claims: the kubelet's calls, and the claims on this node.
 
-use std::fmt;
-use std::sync::Arc;
 use std::time::Duration;
 
 use octavo_dra::claims::ClaimState;
-use prometheus_client::collector::Collector;
-use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
-use super::BUCKETS;
-use super::family_writer::{FamilyWriter, count};
-use crate::dra::claim_store::ClaimStore;
+use super::{BUCKETS, LabeledFamily};
 
 const CALLS: [&str; 2] = [PREPARE, UNPREPARE];
 /// Value of the label `call` for Prepare.
@@ -27,19 +22,15 @@ pub(crate) const UNPREPARE: &str = "unprepare";
 pub struct ClaimMetrics {
     calls: Family<[(&'static str, &'static str); 2], Counter>,
     duration: Family<[(&'static str, &'static str); 1], Histogram, fn() -> Histogram>,
-    claims: ClaimCollector,
+    claims: LabeledFamily<Gauge>,
 }
 
-#[derive(Debug, Clone)]
-struct ClaimCollector(Arc<ClaimStore>);
-
-impl ClaimMetrics {
-    /// Creates the metrics of the claims in `store`.
-    pub fn new(store: Arc<ClaimStore>) -> Self {
+impl Default for ClaimMetrics {
+    fn default() -> Self {
         let new = Self {
             calls: Family::default(),
             duration: Family::new_with_constructor(|| Histogram::new(BUCKETS)),
-            claims: ClaimCollector(store),
+            claims: LabeledFamily::default(),
         };
         // Initialize all series to 0, so that the first call shows as an increase.
         for call in CALLS {
@@ -48,7 +39,21 @@ impl ClaimMetrics {
             }
             drop(new.duration.get_or_create(&[("call", call)]));
         }
+        new.set_claims(&[]);
         new
+    }
+}
+
+impl ClaimMetrics {
+    /// Sets the states of the claims on this node.
+    pub(crate) fn set_claims(&self, states: &[ClaimState]) {
+        for (word, state) in
+            [("preparing", ClaimState::Preparing), ("prepared", ClaimState::Prepared)]
+        {
+            let number = states.iter().filter(|one| **one == state).count();
+            let gauge = self.claims.get_or_create(&[("state", word)]);
+            gauge.set(i64::try_from(number).unwrap_or(i64::MAX));
+        }
     }
 
     /// Records a call of the kubelet for one claim.
@@ -71,36 +76,25 @@ impl ClaimMetrics {
             "Duration of a call of the kubelet to prepare or release a resource claim, in seconds",
             self.duration.clone(),
         );
-        registry.register_collector(Box::new(self.claims.clone()));
+        registry.register(
+            "claims",
+            "Number of resource claims on this node, by state",
+            self.claims.clone(),
+        );
         registry
-    }
-}
-
-impl Collector for ClaimCollector {
-    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let states = self.0.states();
-        let number = |state: ClaimState| states.iter().filter(|one| **one == state).count();
-        let states = [("preparing", ClaimState::Preparing), ("prepared", ClaimState::Prepared)];
-        let samples = states.map(|(word, state)| {
-            let number = u64::try_from(number(state)).unwrap_or(u64::MAX);
-            (vec![("state", word.to_owned())], count(number))
-        });
-        FamilyWriter(&mut encoder)
-            .gauge(("claims", "Number of resource claims on this node, by state"), samples)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use octavo_dra::claims::ReleasePolicy;
     use octavo_toolkit::telemetry::exposition;
 
     use super::*;
 
     #[test]
     fn calls_are_counted_by_result_and_every_metric_is_documented() {
-        let store = ClaimStore::new("node-1/gpu.octavo.dev".to_owned(), ReleasePolicy::Destroy);
-        let metrics = ClaimMetrics::new(Arc::new(store));
+        let metrics = ClaimMetrics::default();
+        metrics.set_claims(&[ClaimState::Prepared, ClaimState::Prepared]);
         metrics.record(PREPARE, true, Duration::from_millis(300));
         metrics.record(PREPARE, false, Duration::from_secs(40));
         metrics.record(UNPREPARE, true, Duration::ZERO);
@@ -110,7 +104,8 @@ mod tests {
             "octavo_claim_calls_total{call=\"prepare\",result=\"error\"} 1",
             "octavo_claim_calls_total{call=\"unprepare\",result=\"error\"} 0",
             "octavo_claim_call_duration_seconds_sum{call=\"prepare\"} 40.3",
-            "octavo_claims{state=\"prepared\"} 0.0",
+            "octavo_claims{state=\"prepared\"} 2",
+            "octavo_claims{state=\"preparing\"} 0",
         ] {
             assert!(text.lines().any(|line| line == sample), "{sample}\n{text}");
         }

@@ -119,7 +119,8 @@ async fn status_of_claims_is_limited_to_devices_of_own_node_and_driver() {
     let claim = admin.send(&ApiRequest::get(&format!("{CLAIMS}/a"))).await;
     let claim: Value = serde_json::from_str(&claim.text).unwrap();
     let devices = claim["status"]["devices"].as_array().unwrap();
-    assert_eq!(devices.as_slice(), [entry(NETWORK, "node-a", "nic")]);
+    let data: Vec<_> = devices.iter().map(|one| (&one["driver"], &one["data"])).collect();
+    assert_eq!(data, [(&json!(NETWORK), &json!({"uuid": "GPU-1"}))]);
     let unbound =
         cluster.kubectl(&["create", "token", "octavo-agent", "--namespace=octavo-system"]);
     let unbound = cluster.bearer(unbound.trim_end()).await;

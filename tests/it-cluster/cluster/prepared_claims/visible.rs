@@ -38,6 +38,7 @@ fn allocate(rig: &ClaimRig, claim: &Claim, device: &str) -> Value {
     let results = [result("gpu.octavo.dev", &rig.pool(), device), result(NETWORK, "net", "nic-0")];
     let entry = json!({
         "driver": NETWORK, "pool": "net", "device": "nic-0", "data": {"address": "192.0.2.1"},
+        "conditions": null,
     });
     let status = json!({"status": {
         "allocation": {"devices": {"results": results}}, "devices": [entry.clone()],
@@ -142,11 +143,11 @@ fn claim_is_in_metrics_and_usage_before_and_after_the_kubelet_lists_its_pod() {
     let has = |wanted: &str| {
         until(wanted, text, |text| text.lines().any(|line| line == wanted));
     };
-    has("octavo_claims{state=\"prepared\"} 0.0");
+    has("octavo_claims{state=\"prepared\"} 0");
     let device = rig.device("3g.20gb", 4);
     let claim = rig.claim("train", &[&device]);
     rig.prepare(&claim).unwrap();
-    has("octavo_claims{state=\"prepared\"} 1.0");
+    has("octavo_claims{state=\"prepared\"} 1");
     has("octavo_claim_calls_total{call=\"prepare\",result=\"success\"} 1");
     let gi = rig.inventory().devices[0].mig.compute_instances().next().unwrap().0.id;
     let allocated = |pod: &str, container: &str| {
@@ -160,7 +161,7 @@ fn claim_is_in_metrics_and_usage_before_and_after_the_kubelet_lists_its_pod() {
     has(&allocated("train-0", "main"));
     rig.unprepare(&claim).unwrap();
     kubelet.ended("train-0");
-    has("octavo_claims{state=\"prepared\"} 0.0");
+    has("octavo_claims{state=\"prepared\"} 0");
     has("octavo_claim_calls_total{call=\"unprepare\",result=\"success\"} 1");
     rig.await_geometry(&[]);
 }
