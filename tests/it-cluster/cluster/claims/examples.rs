@@ -52,7 +52,8 @@ fn examples_of_the_page_are_allocated() {
     let mut counts = Vec::new();
     for (number, fragment) in fragments.iter().enumerate() {
         let name = format!("example-{number}");
-        let devices: String = fragment.lines().map(|line| format!("    {line}\n")).collect();
+        let devices: Vec<String> = fragment.lines().map(|line| format!("    {line}")).collect();
+        let devices = devices.join("\n");
         let head = format!(
             "apiVersion: resource.k8s.io/v1\nkind: ResourceClaim\nmetadata: {{name: {name}}}\n"
         );
