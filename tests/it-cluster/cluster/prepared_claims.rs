@@ -1,17 +1,20 @@
 //! Resource claims of a real API server, prepared by the shipped agent on a simulated machine. The test plays the kubelet.
 
 mod crashes;
+mod kubelet;
+mod node;
 mod rig;
+mod sequences;
 
 use std::fs;
 
 use nvml_sim::model::{Process, ProcessKind};
 use octavo_model::inventory::Inventory;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use self::rig::{ClaimRig, ONE};
 use crate::cluster::Api;
-use crate::cluster::nodes::Nodes;
+use crate::process::Program;
 use crate::time_limits::{eventually, until};
 
 #[test]
@@ -216,43 +219,62 @@ fn health_of_all_devices_is_streamed() {
     assert!(devices.iter().all(|(_, is_healthy)| *is_healthy), "{devices:?}");
 }
 
-/// The registration socket is dialed by the kubelet itself, whose HTTP authority is unusual. The runtime of these nodes
-/// ignores CDI, so the pod gets no device.
-#[test]
-fn real_kubelet_registers_the_driver_and_prepares_the_claim_of_a_pod() {
-    let nodes = Nodes::shared();
-    let rig = ClaimRig::with_kubelet(nodes, "node-1", ONE);
-    let _alone = rig.runtime.block_on(Nodes::alone());
-    let mut agent = rig.start(&[]);
-    agent.expect_log("the kubelet registered the DRA driver");
-    let claim = rig.claim("train", &[&rig.device("3g.20gb", 4)]);
-    rig.api.await_account(rig.namespace());
-    // Not scheduled: the claim is allocated already, and the controller manager reserves it for the pod.
-    rig.api.create(&json!({
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": "train", "namespace": rig.namespace()},
-        "spec": {
-            "nodeName": "node-1",
-            "terminationGracePeriodSeconds": 0,
-            "resourceClaims": [{"name": "gpu", "resourceClaimName": claim.name}],
-            "containers": [{
-                "name": "main",
-                "image": "test.invalid/none:1",
-                "resources": {"claims": [{"name": "gpu"}]},
-            }],
+/// The kubelet repeats its call until an agent answers.
+fn prepare_eventually(rig: &ClaimRig, claim: &rig::Claim) {
+    let other_owner = "this agent does not own the state directory";
+    until(
+        "a prepared claim",
+        || rig.try_prepare(claim),
+        |answer| match answer {
+            Some(Ok(_)) => true,
+            Some(Err(error)) => {
+                assert!(error.contains(other_owner), "{error}");
+                false
+            }
+            None => false,
         },
-    }));
-    rig.await_geometry(&["3g.20gb"]);
-    eventually("the specification", || rig.has_spec(&claim));
-    // A restarted kubelet finds the socket again.
-    nodes.restart_kubelet("node-1");
-    agent.expect_log("the kubelet registered the DRA driver");
-    assert_eq!(rig.geometry(), [("3g.20gb".to_owned(), 4)]);
-    rig.api.kubectl(&["delete", "pod", "train", "-n", rig.namespace(), "--wait=false"]);
-    rig.await_geometry(&[]);
-    eventually("the removed specification", || !rig.has_spec(&claim));
-    agent.kill();
-    // Other tests use this Node too.
-    rig.api.kubectl(&["annotate", "node", "node-1", "octavo.dev/status-"]);
+    );
+}
+
+#[test]
+fn claims_stay_prepared_while_two_agents_of_an_update_overlap() {
+    let rig = ClaimRig::new(Api::shared(), ONE);
+    let mut old = rig.start(&[]);
+    let stays = rig.claim("stays", &[&rig.device("3g.20gb", 4)]);
+    let devices = rig.prepare(&stays).unwrap();
+    let uuids = rig.uuids();
+    for round in 0..4 {
+        let name = format!("next-{round}");
+        let next = rig.claim(&name, &[&rig.device("1g.5gb", round)]);
+        let is_surge = round % 2 == 0;
+        let new = if is_surge {
+            // The next agent waits for the current one, which still serves the kubelet.
+            let mut new = Program::start(&mut rig.agent(&[]));
+            new.expect_log(" and holds ");
+            assert_eq!(rig.prepare(&stays).unwrap(), devices);
+            old.terminate();
+            new
+        } else {
+            old.terminate();
+            Program::start(&mut rig.agent(&[]))
+        };
+        prepare_eventually(&rig, &next);
+        assert!(old.wait_for_exit().success());
+        // The agent that ended has removed nothing of its successor.
+        prepare_eventually(&rig, &stays);
+        assert_eq!(rig.prepare(&stays).unwrap(), devices);
+        assert!(rig.uuids().contains(&uuids[0]));
+        assert!(rig.has_spec(&stays) && rig.has_spec(&next));
+        old = new;
+    }
+    assert_eq!(rig.geometry().len(), 5);
+    old.kill();
+    // All claims are in the record of the last agent.
+    let _last = rig.start(&[]);
+    for round in 0..4 {
+        let name = format!("again-{round}");
+        let again = rig.claim(&name, &[&rig.device("1g.5gb", round)]);
+        let refused = rig.prepare(&again).unwrap_err();
+        assert!(refused.contains(&format!("next-{round}")), "{refused}");
+    }
 }
