@@ -75,9 +75,10 @@ bench: ## measure startup, memory, CPU, applies, a cluster, and the aggregator u
 fuzz: ## parse randomly changed layout files; FUZZ_SECONDS=600 sets the duration, FUZZ_SEED=1 repeats a run
 	$(CARGO) bench --locked --bench fuzz_layouts
 
-crash-sweep: ## kill agent and command at every call, and truncate the journal at every byte (about 30 minutes)
-	OCTAVO_CRASH_SWEEP=full TMPDIR="$$(test -w /dev/shm && echo /dev/shm || echo "$${TMPDIR:-/tmp}")" \
-	  $(CARGO) test --locked --test it -- crash:: --nocapture --test-threads=1
+crash-sweep: setup ## kill agent and command at every call, truncate their files at every byte, and run 300 sequences of claims (about 2 hours)
+	export OCTAVO_CRASH_SWEEP=full TMPDIR="$$(test -w /dev/shm && echo /dev/shm || echo "$${TMPDIR:-/tmp}")" && \
+	  $(CARGO) test --locked --test it -- crash:: --nocapture --test-threads=1 && \
+	  $(CARGO) test --locked --test it-cluster -- crashes::i3 sequences::i3 --nocapture --test-threads=1
 
 e2e: setup ## run only the tests with an API server, nodes, a browser or images
 	$(CARGO) test --locked --test it-cluster

@@ -24,5 +24,5 @@ mod troubleshooting;
 
 use support::{
     agent_stream, cdi_runtime, device_plugin, engine, fleet_api, kubelet, machine, manifests, node,
-    peer, problem, process, record, sockets, time_limits, tree,
+    peer, problem, process, record, sockets, sweep, time_limits, tree,
 };

@@ -59,5 +59,5 @@ mod workflows;
 
 use support::{
     agent_stream, cdi_runtime, device_plugin, engine, fleet_api, kubelet, machine, manifests, node,
-    peer, problem, process, record, sockets, tree,
+    peer, problem, process, record, sockets, sweep, tree,
 };

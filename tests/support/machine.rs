@@ -80,6 +80,18 @@ impl Machine {
         self.store().change(what).unwrap().unwrap()
     }
 
+    /// The state of the machine in the format of the simulator.
+    pub(crate) fn hardware(&self) -> Vec<u8> {
+        fs::read(self.path().join(STATE_DIRECTORY).join("state.json")).unwrap()
+    }
+
+    /// Restores a state of the machine.
+    pub(crate) fn set_hardware(&self, state: &[u8]) {
+        let directory = self.path().join(STATE_DIRECTORY);
+        fs::write(directory.join("state.new"), state).unwrap();
+        fs::rename(directory.join("state.new"), directory.join("state.json")).unwrap();
+    }
+
     /// Activates faults in the format of a scenario; `[]` clears them.
     pub(crate) fn faults(&self, rules: &str) {
         let state = self.path().join(STATE_DIRECTORY);

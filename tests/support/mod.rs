@@ -14,6 +14,7 @@ pub(crate) mod problem;
 pub(crate) mod process;
 pub(crate) mod record;
 pub(crate) mod sockets;
+pub(crate) mod sweep;
 pub(crate) mod time_limits;
 pub(crate) mod tree;
 

@@ -89,9 +89,14 @@ impl Program {
     /// Sends SIGTERM and waits for the exit.
     #[track_caller]
     pub(crate) fn stop(self) -> ExitStatus {
+        self.terminate();
+        self.wait_for_exit()
+    }
+
+    /// Sends SIGTERM.
+    pub(crate) fn terminate(&self) {
         let pid = Pid::from_raw(i32::try_from(self.child.id()).unwrap());
         kill(pid, Signal::SIGTERM).unwrap();
-        self.wait_for_exit()
     }
 
     /// Returns whether it has exited.

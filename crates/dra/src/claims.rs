@@ -24,7 +24,7 @@ use octavo_model::inventory::{
 use octavo_planner::layout::{
     DeviceTarget, InstanceTarget, MigTarget, TargetScope, Targets, current_target,
 };
-use octavo_planner::plan::is_in_use;
+use octavo_planner::plan::{feasible, is_in_use};
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 
@@ -226,7 +226,7 @@ impl PreparedClaims {
         create: &BTreeSet<DraDevice>,
         policy: ReleasePolicy,
     ) -> Option<MigTarget> {
-        let MigTarget::Enabled(mut instances) = current_target(state)? else {
+        let MigTarget::Enabled(instances) = current_target(state)? else {
             return None;
         };
         let mut wanted = Vec::new();
@@ -247,22 +247,37 @@ impl PreparedClaims {
             placements.any(|wanted| overlap(wanted, one.placement))
         };
         let is_idle = |one: &GpuInstance| !is_in_use(device, &[], one);
-        let dropped = state.gpu_instances.iter().filter(|one| {
-            let now = match policy {
-                _ if !wanted.is_empty() => is_needed(one),
-                ReleasePolicy::Destroy => is_idle(one),
-                ReleasePolicy::Keep => false,
-            };
-            now && self.is_released(device.pci, one)
+        let mut dropped = self.released_where(device.pci, state, |one| match policy {
+            _ if !wanted.is_empty() => is_needed(one),
+            ReleasePolicy::Destroy => is_idle(one),
+            ReleasePolicy::Keep => false,
         });
-        let dropped: BTreeSet<Placement> = dropped.map(|one| one.placement).collect();
         if wanted.is_empty() && dropped.is_empty() {
             return None;
         }
-        instances.retain(|one| one.placement.is_none_or(|place| !dropped.contains(&place)));
-        instances.extend(wanted);
-        instances.sort();
-        Some(MigTarget::Enabled(instances))
+        let target = |dropped: &BTreeSet<Placement>| -> Vec<InstanceTarget> {
+            let is_dropped = |place: Placement| dropped.contains(&place);
+            let stay = instances.iter().filter(|one| !one.placement.is_some_and(is_dropped));
+            let mut all: Vec<InstanceTarget> = stay.chain(&wanted).cloned().collect();
+            all.sort();
+            all
+        };
+        // A released instance can have engines that a creation beside it needs.
+        if !wanted.is_empty() && feasible(device, &target(&dropped)).is_err() {
+            dropped.extend(self.released_where(device.pci, state, is_idle));
+        }
+        Some(MigTarget::Enabled(target(&dropped)))
+    }
+
+    /// Placements of the instances of ended claims that satisfy `which`.
+    fn released_where(
+        &self,
+        pci: PciAddress,
+        state: &MigState,
+        which: impl Fn(&GpuInstance) -> bool,
+    ) -> BTreeSet<Placement> {
+        let released = state.gpu_instances.iter().filter(|one| self.is_released(pci, one));
+        released.filter(|one| which(one)).map(|one| one.placement).collect()
     }
 
     /// Returns the claims as holders of the existing instances and GPUs: a claim counts as in use although its pod may

@@ -286,6 +286,9 @@ pub async fn run(
             break;
         }
     }
+    if let Some(partitioning) = &partitioning {
+        partitioning.close();
+    }
     reporter.write_final_state().await;
     info!("stopped; labels and partitions are unchanged");
 }

@@ -39,6 +39,10 @@ use crate::dra::claim_store::ClaimStore;
 use crate::metrics::LayoutMetrics;
 use crate::settings::PartitioningSettings;
 
+/// Interval at which an agent with resource claims tries to own the state directory. During an update, the kubelet has no
+/// driver in the meantime.
+const TAKEOVER_INTERVAL: Duration = Duration::from_secs(1);
+
 /// State of the node's partitioning.
 #[derive(Debug)]
 pub struct Partitioning {
@@ -136,6 +140,13 @@ impl Partitioning {
     /// Subscribes to changes of resource claims that need a round, if there are claims.
     pub fn claim_changes(&self) -> Option<watch::Receiver<u64>> {
         self.claims.as_ref().map(|claims| claims.changes())
+    }
+
+    /// Ends the changes of resource claims: the state directory will have another owner.
+    pub fn close(&self) {
+        if let Some(claims) = &self.claims {
+            claims.close();
+        }
     }
 
     /// Returns whether this process owns the state directory.
@@ -288,7 +299,7 @@ impl Partitioning {
         }
         if let Err(error) = self.open_engine() {
             self.set_notice(Reason::LayoutNotice, chain(&error));
-            return None;
+            return self.claims.as_ref().map(|_| TAKEOVER_INTERVAL);
         }
         if !matches!(inventory.nvml, NvmlState::Ready(_)) {
             return None;

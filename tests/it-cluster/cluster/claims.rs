@@ -138,20 +138,26 @@ fn profile(name: &str) -> String {
 const MIG: &str = "mig.octavo.dev";
 const GPU: &str = "gpu.octavo.dev";
 
+/// The instance of a device; `None` for a whole GPU.
+pub(super) fn instance_target(device: &DraDevice) -> Option<InstanceTarget> {
+    match &device.what {
+        DraDeviceKind::Gpu => None,
+        DraDeviceKind::Partition { profile_id, profile, placement } => Some(InstanceTarget {
+            profile_id: *profile_id,
+            compute: vec![profile.gpu_slices().into()],
+            placement: Some(*placement),
+        }),
+    }
+}
+
 /// Compares every GPU's allocated devices with the planner.
 async fn check_possible(rig: &Rig<'_>, allocated: &BTreeSet<String>) {
     let inventory = rig.machine.machine.observe().await;
     let known = device::by_name(devices(&inventory, &BTreeSet::new()));
     let mut by_gpu: BTreeMap<PciAddress, Vec<InstanceTarget>> = BTreeMap::new();
     for name in allocated {
-        let DraDevice { pci, what } = &known[&name.parse().unwrap()];
-        if let DraDeviceKind::Partition { profile_id, profile, placement } = what {
-            by_gpu.entry(*pci).or_default().push(InstanceTarget {
-                profile_id: *profile_id,
-                compute: vec![profile.gpu_slices().into()],
-                placement: Some(*placement),
-            });
-        }
+        let device = &known[&name.parse().unwrap()];
+        by_gpu.entry(device.pci).or_default().extend(instance_target(device));
     }
     for (pci, mut targets) in by_gpu {
         targets.sort();

@@ -2,7 +2,10 @@
 
 mod access;
 mod crashes;
+mod kubelet;
+mod node;
 mod rig;
+mod sequences;
 mod visible;
 
 use std::fs;
@@ -10,11 +13,11 @@ use std::os::unix::fs::symlink;
 
 use nvml_sim::model::{Process, ProcessKind};
 use octavo_model::inventory::Inventory;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use self::rig::{ClaimRig, ONE};
 use crate::cluster::Api;
-use crate::cluster::nodes::Nodes;
+use crate::process::Program;
 use crate::time_limits::{eventually, until};
 
 #[test]
@@ -222,7 +225,7 @@ fn health_of_all_devices_is_streamed() {
 /// The registration socket is dialed by the kubelet itself, whose HTTP authority is unusual. The runtime of these nodes
 /// ignores CDI, so the pod gets no device.
 #[test]
-fn real_kubelet_registers_the_driver_and_prepares_the_claim_of_a_pod() {
+fn claim_of_two_pods_is_listed_by_pod_and_released_with_the_last_one() {
     let nodes = Nodes::shared();
     let rig = ClaimRig::with_kubelet(nodes, "node-1", ONE);
     let _alone = rig.runtime.block_on(Nodes::alone());
@@ -271,4 +274,62 @@ fn real_kubelet_registers_the_driver_and_prepares_the_claim_of_a_pod() {
     agent.kill();
     // Other tests use this Node too.
     rig.api.kubectl(&["annotate", "node", "node-1", "octavo.dev/status-"]);
+/// The kubelet repeats its call until an agent answers.
+fn prepare_eventually(rig: &ClaimRig, claim: &rig::Claim) {
+    let other_owner = "this agent does not own the state directory";
+    until(
+        "a prepared claim",
+        || rig.try_prepare(claim),
+        |answer| match answer {
+            Some(Ok(_)) => true,
+            Some(Err(error)) => {
+                assert!(error.contains(other_owner), "{error}");
+                false
+            }
+            None => false,
+        },
+    );
+}
+
+#[test]
+fn claims_stay_prepared_while_two_agents_of_an_update_overlap() {
+    let rig = ClaimRig::new(Api::shared(), ONE);
+    let mut old = rig.start(&[]);
+    let stays = rig.claim("stays", &[&rig.device("3g.20gb", 4)]);
+    let devices = rig.prepare(&stays).unwrap();
+    let uuids = rig.uuids();
+    for round in 0..4 {
+        let name = format!("next-{round}");
+        let next = rig.claim(&name, &[&rig.device("1g.5gb", round)]);
+        let is_surge = round % 2 == 0;
+        let new = if is_surge {
+            // The next agent waits for the current one, which still serves the kubelet.
+            let mut new = Program::start(&mut rig.agent(&[]));
+            new.expect_log(" and holds ");
+            assert_eq!(rig.prepare(&stays).unwrap(), devices);
+            old.terminate();
+            new
+        } else {
+            old.terminate();
+            Program::start(&mut rig.agent(&[]))
+        };
+        prepare_eventually(&rig, &next);
+        assert!(old.wait_for_exit().success());
+        // The agent that ended has removed nothing of its successor.
+        prepare_eventually(&rig, &stays);
+        assert_eq!(rig.prepare(&stays).unwrap(), devices);
+        assert!(rig.uuids().contains(&uuids[0]));
+        assert!(rig.has_spec(&stays) && rig.has_spec(&next));
+        old = new;
+    }
+    assert_eq!(rig.geometry().len(), 5);
+    old.kill();
+    // All claims are in the record of the last agent.
+    let _last = rig.start(&[]);
+    for round in 0..4 {
+        let name = format!("again-{round}");
+        let again = rig.claim(&name, &[&rig.device("1g.5gb", round)]);
+        let refused = rig.prepare(&again).unwrap_err();
+        assert!(refused.contains(&format!("next-{round}")), "{refused}");
+    }
 }

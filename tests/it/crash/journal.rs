@@ -6,10 +6,12 @@
 
 use std::fs;
 
-use super::kills::{calm, converged, number};
-use super::rig::{KillPoint, KillTiming, Rig};
-use super::tally::{Lcg, SweepCounts};
-use super::world::{changes, in_use};
+use super::kills::{calm, converged};
+use super::rig::Rig;
+use crate::sweep::points::number;
+use crate::sweep::tally::{Lcg, SweepCounts};
+use crate::sweep::world::{changes, in_use};
+use crate::sweep::{KillPoint, KillTiming};
 
 /// State of disk and hardware when the agent starts.
 #[derive(Debug, Clone, Copy)]
@@ -58,7 +60,7 @@ impl RecordedChange {
     pub(super) fn of(rig: &Rig) -> Self {
         rig.reset();
         let whole = rig.run();
-        let target = rig.hardware();
+        let target = rig.machine().hardware();
         let changing: Vec<usize> =
             (0..whole.calls.len()).filter(|call| changes(&whole.calls[*call])).collect();
         let kill = |call: usize, when: KillTiming| {
@@ -66,8 +68,9 @@ impl RecordedChange {
             // The number of readings before a change varies with the load, so the change is found by name.
             let name = &whole.calls[call];
             let earlier = whole.calls[..call].iter().filter(|other| *other == name).count();
-            assert!(rig.kill_at_call(name, number(earlier), when), "{}: {name}", rig.case.name);
-            (fs::read(rig.journal()).unwrap(), rig.hardware())
+            let point = KillPoint { call: number(earlier), when };
+            assert!(rig.kill_at_call(name, point), "{}: {name}", rig.case.name);
+            (fs::read(rig.journal()).unwrap(), rig.machine().hardware())
         };
         let (journal, _) = kill(changing[0], KillTiming::Before);
         let (same, half_way) = kill(changing[changing.len() / 2], KillTiming::After);
@@ -116,8 +119,8 @@ impl RecordedChange {
         rig.reset();
         match state.hardware {
             Hardware::Previous => {}
-            Hardware::HalfWay => rig.set_hardware(&self.half_way),
-            Hardware::Target => rig.set_hardware(&self.target),
+            Hardware::HalfWay => rig.machine().set_hardware(&self.half_way),
+            Hardware::Target => rig.machine().set_hardware(&self.target),
         }
         fs::create_dir(rig.state_dir()).unwrap();
         let draft = rig.journal().with_extension("draft");

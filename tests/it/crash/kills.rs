@@ -4,73 +4,11 @@ use octavo_planner::reconcile::NodeLayoutStatus;
 use serde_json::Value;
 
 use super::cases::AppliedBy;
-use super::rig::{KillPoint, KillTiming, Rig, RunResult};
-use super::tally::{Lcg, SweepCounts};
-use super::world::{changes, in_use, there};
-
-/// The calls of a sweep.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum SweepScope {
-    /// All calls.
-    Every,
-    /// All changing calls, and one in three others.
-    Most,
-    /// This many changing calls, this many calls before a reading, and a few others.
-    Some(usize),
-}
-
-/// A point at which the agent is killed.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct SweepPoint {
-    pub(super) first: KillPoint,
-    /// The start that continues the change is killed as well.
-    pub(super) second: Option<KillPoint>,
-    /// One more start after convergence must change nothing.
-    pub(super) twice: bool,
-}
-
-/// The points of a case, from the calls of an uninterrupted run.
-pub(super) fn points(calls: &[String], scope: SweepScope, lcg: &mut Lcg) -> Vec<SweepPoint> {
-    let both = |call: usize| {
-        let call = number(call);
-        [KillTiming::Before, KillTiming::After].map(|when| KillPoint { call, when })
-    };
-    let all = 0..calls.len();
-    let mut firsts: Vec<KillPoint> = match scope {
-        SweepScope::Every => all.flat_map(both).collect(),
-        SweepScope::Most => {
-            let (mut picked, other): (Vec<usize>, Vec<usize>) =
-                all.partition(|call| changes(&calls[*call]));
-            picked.extend(lcg.pick(&other, other.len() / 3));
-            picked.into_iter().flat_map(both).collect()
-        }
-        SweepScope::Some(few) => {
-            let (changing, other): (Vec<usize>, Vec<usize>) =
-                all.partition(|call| changes(&calls[*call]));
-            let mut picked = lcg.pick(&changing, few);
-            picked.extend(lcg.pick(&other, few / 2));
-            picked.into_iter().flat_map(both).collect()
-        }
-    };
-    firsts.sort_unstable();
-    let again = match scope {
-        SweepScope::Every | SweepScope::Most => 4,
-        SweepScope::Some(_) => 3,
-    };
-    let longest = u64::try_from(calls.len()).unwrap();
-    let points = firsts.into_iter().map(|first| SweepPoint {
-        first,
-        second: (lcg.below(again) == 0).then(|| KillPoint {
-            call: lcg.below(longest).saturating_add(1),
-            when: if lcg.below(2) == 0 { KillTiming::Before } else { KillTiming::After },
-        }),
-        twice: match scope {
-            SweepScope::Every | SweepScope::Most => lcg.below(3) == 0,
-            SweepScope::Some(_) => lcg.below(2) == 0,
-        },
-    });
-    points.collect()
-}
+use super::rig::{Rig, RunResult};
+use crate::sweep::points::{SweepPoint, SweepScope, number};
+use crate::sweep::tally::{Lcg, SweepCounts};
+use crate::sweep::world::{changes, in_use, there};
+use crate::sweep::{KillPoint, KillTiming};
 
 /// Points at which the start after a crash is killed as well: at changing calls and at some readings, or at a sample of
 /// them. That start continues, completes or rolls back the change.
@@ -115,11 +53,6 @@ pub(super) fn resumed(
         }));
     }
     points
-}
-
-/// The number of a call, from 1.
-pub(super) fn number(call: usize) -> u64 {
-    u64::try_from(call).unwrap().saturating_add(1)
 }
 
 /// Runs one point and returns what is wrong, if anything.

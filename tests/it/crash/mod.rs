@@ -13,59 +13,24 @@ mod journal;
 mod kills;
 mod resets;
 mod rig;
-mod tally;
-mod world;
-
-use std::num::NonZero;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
 
 use self::cases::{CASES, Case};
 use self::chosen::CHOSEN;
 use self::journal::RecordedChange;
-use self::kills::{SweepScope, kill_and_recover, points, resumed};
+use self::kills::{kill_and_recover, resumed};
 use self::rig::Rig;
-use self::tally::{Lcg, SweepCounts};
+use crate::sweep::points::{SweepScope, points};
+use crate::sweep::tally::{Lcg, SweepCounts};
+use crate::sweep::{self, SEED, is_full};
 
-/// Seed of the random numbers that choose kill points, so that every run is the same.
-const SEED: u64 = 20_261_121;
-/// Stops after this many failures.
-const ENOUGH: usize = 8;
-
-fn is_full() -> bool {
-    std::env::var_os("OCTAVO_CRASH_SWEEP").is_some_and(|scope| scope == "full")
-}
-
-/// Number of points that run concurrently.
-fn threads() -> usize {
-    thread::available_parallelism().map_or(2, NonZero::get)
-}
-
-/// Runs `kill_and_recover` on all `points` in a few threads, each with its own machine.
+/// Runs `kill_and_recover` on all `points` of a case.
 fn sweep<P: Copy + Sync + std::fmt::Debug>(
     case: &'static Case,
     points: &[P],
     kill_and_recover: impl Fn(&Rig, P) -> Result<(), String> + Sync,
 ) -> Vec<String> {
-    let next = AtomicUsize::new(0);
-    let failures = Mutex::new(Vec::new());
-    thread::scope(|scope| {
-        for _ in 0..threads() {
-            scope.spawn(|| {
-                let rig = Rig::new(case);
-                while failures.lock().unwrap().len() < ENOUGH
-                    && let Some(point) = points.get(next.fetch_add(1, Ordering::Relaxed))
-                {
-                    if let Err(what) = kill_and_recover(&rig, *point) {
-                        let what = format!("{} {point:?}: {what}", case.name);
-                        failures.lock().unwrap().push(what);
-                    }
-                }
-            });
-        }
-    });
-    failures.into_inner().unwrap()
+    let name = (case.name, 1);
+    sweep::sweep(name, || Rig::new(case), points, |rig, point| kill_and_recover(rig, point))
 }
 
 /// Kills at calls in all cases.

@@ -12,28 +12,15 @@ use nvml_sim::model::{Gpu, GpuInstance, Process, ProcessKind, World};
 use octavo_files::history;
 
 use super::cases::{AppliedBy, Case, OtherLayout};
-use super::world::{Geometry, changes, geometry, instances, shape};
 use crate::machine::{Machine, simulator};
+use crate::sweep::KillPoint;
+use crate::sweep::world::{Geometry, changes, geometry, instances, shape};
 use crate::time_limits::Finish;
 
 const AGENT: &str = env!("CARGO_BIN_EXE_octavo-agent");
 const OCTAVO: &str = env!("CARGO_BIN_EXE_octavo");
 /// `SIGKILL`.
 const KILLED: i32 = 9;
-/// A call at which the agent is killed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct KillPoint {
-    /// Number of the call in the process, from 1.
-    pub(super) call: u64,
-    pub(super) when: KillTiming,
-}
-
-/// Before or after the call takes effect.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum KillTiming {
-    Before,
-    After,
-}
 
 /// A machine with a case.
 pub(super) struct Rig {
@@ -70,7 +57,7 @@ impl Rig {
         let previous = geometry(&machine.world());
         assert_eq!(case.ends.len(), previous.len(), "{}", case.name);
         Self {
-            fresh: fs::read(path.join("nvml-sim.state/state.json")).unwrap(),
+            fresh: machine.hardware(),
             target: of(case.wanted),
             begun: case.begun.map(of),
             is_other: Cell::new(false),
@@ -82,7 +69,7 @@ impl Rig {
 
     /// Restores the initial state.
     pub(super) fn reset(&self) {
-        self.set_hardware(&self.fresh);
+        self.machine.set_hardware(&self.fresh);
         // Absent before the first point.
         let _absent = fs::remove_dir_all(self.state_dir());
         self.machine.faults(&faults(self.case, None));
@@ -105,16 +92,9 @@ impl Rig {
         self.case.other.as_ref().filter(|_| self.is_other.get())
     }
 
-    /// The state of the hardware in the format of the simulator.
-    pub(super) fn hardware(&self) -> Vec<u8> {
-        fs::read(self.machine.path().join("nvml-sim.state/state.json")).unwrap()
-    }
-
-    /// Restores a state of the hardware.
-    pub(super) fn set_hardware(&self, state: &[u8]) {
-        let directory = self.machine.path().join("nvml-sim.state");
-        fs::write(directory.join("state.new"), state).unwrap();
-        fs::rename(directory.join("state.new"), directory.join("state.json")).unwrap();
+    /// The machine.
+    pub(super) fn machine(&self) -> &Machine {
+        &self.machine
     }
 
     /// The directory of the machine.
@@ -145,12 +125,12 @@ impl Rig {
 
     /// Runs it until the call at which it is killed; returns whether that call was reached.
     pub(super) fn kill_at(&self, kill: KillPoint) -> bool {
-        self.kill_at_call("nvml*", kill.call, kill.when)
+        self.kill_at_call("nvml*", kill)
     }
 
     /// Runs it until the nth call of these functions, where it is killed; returns whether that call was reached.
-    pub(super) fn kill_at_call(&self, functions: &str, nth: u64, when: KillTiming) -> bool {
-        self.machine.faults(&faults(self.case, Some((functions, nth, when))));
+    pub(super) fn kill_at_call(&self, functions: &str, kill: KillPoint) -> bool {
+        self.machine.faults(&faults(self.case, Some(kill.rule(functions))));
         let output = self.program().finish();
         self.machine.faults(&faults(self.case, None));
         output.status.signal() == Some(KILLED)
@@ -370,16 +350,7 @@ fn scenario(gpus: &str, processes: &str) -> String {
     )
 }
 
-fn faults(case: &Case, kill: Option<(&str, u64, KillTiming)>) -> String {
-    let mut rules: Vec<String> = case.faults.iter().map(|&rule| rule.to_owned()).collect();
-    if let Some((functions, nth, when)) = kill {
-        let when = match when {
-            KillTiming::Before => "before",
-            KillTiming::After => "after",
-        };
-        rules.push(format!(
-            "{{call: \"{functions}\", nth: {nth}, times: 1, count: process, abort: {when}}}"
-        ));
-    }
-    format!("[{}]\n", rules.join(", "))
+fn faults(case: &Case, kill: Option<String>) -> String {
+    let rules = case.faults.iter().map(|&rule| rule.to_owned());
+    format!("[{}]\n", rules.chain(kill).collect::<Vec<_>>().join(", "))
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use octavo_model::catalog::Placement;
 use octavo_model::claim::ClaimKey;
-use octavo_model::inventory::{Device, Inventory};
+use octavo_model::inventory::{Device, DeviceState, Inventory};
 use serde::Serialize;
 use serde_with::skip_serializing_none;
 
@@ -98,8 +98,10 @@ pub fn problem(
     inventory: &Inventory,
     faults: &BTreeMap<DeviceName, String>,
 ) -> Option<String> {
-    let gpu = inventory.device(device.pci);
-    let state = gpu.and_then(|gpu| unhealthy_state(gpu, &inventory.nvml));
+    let state = match inventory.device(device.pci) {
+        None => Some(DeviceState::Failing),
+        Some(gpu) => unhealthy_state(gpu, &inventory.nvml),
+    };
     let state = state.map(|state| state.as_str().to_owned());
     state.or_else(|| faults.get(&device.name()).cloned())
 }

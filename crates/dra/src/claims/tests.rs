@@ -15,6 +15,8 @@ const POOL: &str = "node-1/gpu.octavo.dev";
 /// Profile ids of an A100.
 const SEVENTH: u32 = 19;
 const HALF: u32 = 9;
+/// A seventh with the media engines, which exist once.
+const MEDIA: u32 = 20;
 
 /// A GPU with MIG mode on, whose profiles are `1g.5gb`, `3g.20gb` and `7g.40gb`.
 fn gpu(bus: u8, instances: &[(u32, u32)]) -> Device {
@@ -31,7 +33,7 @@ fn gpu(bus: u8, instances: &[(u32, u32)]) -> Device {
             id,
             index: id,
             name: name.parse().unwrap(),
-            max_count: 7 / slices,
+            max_count: if id == MEDIA { 1 } else { 7 / slices },
             memory: Mebibytes::new(u64::from(size) * 5_000),
             resources: InstanceResources {
                 gpu_slices: slices,
@@ -44,6 +46,7 @@ fn gpu(bus: u8, instances: &[(u32, u32)]) -> Device {
     };
     let catalog = ProfileCatalog::new(vec![
         profile(SEVENTH, "1g.5gb", 1, &[0, 1, 2, 3, 4, 5, 6], 1),
+        profile(MEDIA, "1g.5gb+me", 1, &[0, 1, 2, 3, 4, 5, 6], 1),
         profile(HALF, "3g.20gb", 3, &[0, 4], 4),
         profile(0, "7g.40gb", 7, &[0], 8),
     ]);
@@ -104,7 +107,11 @@ fn uid(text: &str) -> ClaimUid {
 }
 
 fn part(bus: u8, profile_id: u32, start: u32) -> DraDevice {
-    let (profile, size) = if profile_id == HALF { ("3g.20gb", 4) } else { ("1g.5gb", 1) };
+    let (profile, size) = match profile_id {
+        HALF => ("3g.20gb", 4),
+        MEDIA => ("1g.5gb+me", 1),
+        _ => ("1g.5gb", 1),
+    };
     DraDevice {
         pci: PciAddress::new(0, bus, 0, 0).unwrap(),
         what: DraDeviceKind::Partition {
@@ -391,6 +398,22 @@ fn next_claim_takes_over_a_released_instance() {
     let next = prepared(&mut record, &claim("b", &[part(7, HALF, 0)]), &exists);
     assert!(next.claim.devices[0].created, "it is Octavo's, and destroyed after this claim");
     assert_eq!(record.released, BTreeSet::new());
+}
+
+#[test]
+fn released_instance_yields_to_a_claim_that_needs_its_engines() {
+    let mut record = PreparedClaims::default();
+    let claim_a = claim("a", &[part(7, MEDIA, 6)]);
+    prepared(&mut record, &claim_a, &node([gpu(7, &[])]));
+    record.release(&claim_a.key.uid).unwrap();
+    let exists = node([gpu(7, &[(SEVENTH, 0), (MEDIA, 6)])]);
+    let targets = |device: DraDevice| {
+        let create = BTreeSet::from([device]);
+        let keep = ReleasePolicy::Keep;
+        target(&record.targets(&exists, &create, &none_covered(), keep)).unwrap()
+    };
+    assert_eq!(targets(part(7, MEDIA, 2)), [(SEVENTH, 0), (MEDIA, 2)]);
+    assert_eq!(targets(part(7, SEVENTH, 2)), [(SEVENTH, 0), (SEVENTH, 2), (MEDIA, 6)]);
 }
 
 #[test]

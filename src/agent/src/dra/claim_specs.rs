@@ -3,7 +3,7 @@
 //! The directory is empty after a boot, so a specification is compared with the desired one at every Prepare.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::{fs, io};
 
 use octavo_dra::DraDevice;
@@ -88,15 +88,20 @@ impl ClaimSpecs {
         let text = cdi::write_claim_spec(&units, &device_files, driver.as_ref())?;
         let path = self.path(uid);
         if files::text(&path, MAX_SPEC_BYTES).ok().as_deref() != Some(text.as_str()) {
-            durable::replace(&path, &dir.join(format!(".{uid}.draft")), text.as_bytes(), MODE)?;
+            durable::replace(&path, &self.draft(uid), text.as_bytes(), MODE)?;
         }
         Ok(units.into_iter().map(|(name, _)| format!("{CLAIM_KIND}={name}")).collect())
     }
 
-    /// Removes the specification of a claim, if there is one.
+    /// Removes the specification of a claim, if there is one, and the draft of an agent that was killed.
     pub fn remove(&self, uid: &ClaimUid) -> Result<(), DurableError> {
-        let path = self.path(uid);
-        if Path::exists(&path) { durable::remove(&path) } else { Ok(()) }
+        let paths = [self.path(uid), self.draft(uid)];
+        paths.iter().filter(|path| path.exists()).try_for_each(|path| durable::remove(path))
+    }
+
+    /// Path of a draft of the specification, which container runtimes ignore.
+    fn draft(&self, uid: &ClaimUid) -> PathBuf {
+        self.paths.cdi.join(format!(".{uid}.draft"))
     }
 
     /// Path of the specification of a claim. CDI recommends the kind as a prefix.

@@ -32,7 +32,9 @@ use super::claim_problems::ClaimProblems;
 
 /// The record in the state directory.
 const FILE_NAME: &str = "claims.json";
-/// A draft of the record.
+/// A copy of the record, for a disk that damages or loses one file.
+const COPY_FILE_NAME: &str = "claims.copy";
+/// A draft of the record or its copy.
 const DRAFT_FILE_NAME: &str = "claims.draft";
 /// A record that could not be read, for an administrator.
 const UNREADABLE_FILE_NAME: &str = "claims.unreadable";
@@ -133,33 +135,30 @@ impl ClaimStore {
         }
     }
 
-    /// Reads the record in the state directory, which the caller owns. An invalid record is moved aside: its instances
-    /// are then not Octavo's, and only a layout that covers their GPUs destroys them.
+    /// Reads the record in the state directory, which the caller owns, or its copy. An invalid record is moved aside.
+    /// Without a valid copy, its instances are then not Octavo's, and only a layout that covers their GPUs destroys them.
     pub fn open(&self, state_dir: &Path) -> Result<(), DurableError> {
-        let path = state_dir.join(FILE_NAME);
-        let record = match read(&path) {
-            Ok(record) => record,
-            // The next round tries again.
-            Err(source) if !is_invalid(&source) => {
-                return Err(DurableError { action: "read", path, source });
-            }
-            Err(reason) => {
-                let aside = state_dir.join(UNREADABLE_FILE_NAME);
-                error!(path = %aside.display(), error = %chain(&reason), "cannot read the record of claims; moved aside");
-                std::fs::rename(&path, &aside).map_err(|source| DurableError {
-                    action: "move aside",
-                    path: path.clone(),
-                    source,
-                })?;
-                PreparedClaims::default()
-            }
-        };
+        let (file, copy) = (read(state_dir, FILE_NAME)?, read(state_dir, COPY_FILE_NAME)?);
+        let record = file.as_ref().or(copy.as_ref()).cloned().unwrap_or_default();
+        if file != copy {
+            save(state_dir, &record)?;
+        }
         if !record.claims.is_empty() {
             info!(claims = record.claims.len(), "claims of an earlier agent are known");
         }
         self.lock().record = Some((state_dir.to_owned(), record));
         self.notify();
         Ok(())
+    }
+
+    /// Stops all changes of the record, before another agent can own the state directory.
+    pub fn close(&self) {
+        self.lock().record = None;
+    }
+
+    /// Returns whether the record is open: this process owns the state directory.
+    pub fn is_owner(&self) -> bool {
+        self.lock().record.is_some()
     }
 
     /// Name of the pool.
@@ -321,7 +320,7 @@ impl ClaimStore {
         }
         self.rounds.send_replace(ClaimRound {
             generation,
-            is_owner: self.lock().record.is_some(),
+            is_owner: self.is_owner(),
             blocker,
             failures,
         });
@@ -335,7 +334,7 @@ impl ClaimStore {
         let (_, scanned_at) =
             state.scan.insert(scan.unwrap_or_else(|| (Arc::clone(inventory), Timestamp::now())));
         let scanned_at = scanned_at.as_second();
-        let devices = NodeDevices { scanned_at, ..health(inventory, &self.pool, &state.faults) };
+        let devices = NodeDevices { scanned_at, ..health(inventory, &state, &self.pool) };
         let is_scanned = inventory.nvml != NvmlState::Loading;
         let record = state.record.as_ref().filter(|_| is_scanned);
         let statuses =
@@ -416,7 +415,7 @@ impl ClaimStore {
     }
 }
 
-/// Changes the record and then its file. If the file cannot be written, the record does not change.
+/// Changes the record and then its files. If they cannot be written, the record does not change.
 fn write<T>(
     state: &mut StoreState,
     change: impl FnOnce(&mut PreparedClaims) -> T,
@@ -425,13 +424,20 @@ fn write<T>(
     let mut changed = record.clone();
     let result = change(&mut changed);
     if changed != *record {
-        // Serialization cannot fail: the type contains only numbers, strings, lists and maps with text keys.
-        let mut text = serde_json::to_string_pretty(&changed).unwrap_or_default();
-        text.push('\n');
-        durable::replace(&dir.join(FILE_NAME), &dir.join(DRAFT_FILE_NAME), text.as_bytes(), MODE)?;
+        save(dir, &changed)?;
         *record = changed;
     }
     Ok(result)
+}
+
+/// Writes the copy and then the file, which takes precedence over the copy.
+fn save(dir: &Path, record: &PreparedClaims) -> Result<(), DurableError> {
+    // Serialization cannot fail: the type contains only numbers, strings, lists and maps with text keys.
+    let mut text = serde_json::to_string_pretty(record).unwrap_or_default();
+    text.push('\n');
+    let draft = dir.join(DRAFT_FILE_NAME);
+    let mut names = [COPY_FILE_NAME, FILE_NAME].into_iter();
+    names.try_for_each(|name| durable::replace(&dir.join(name), &draft, text.as_bytes(), MODE))
 }
 
 /// Returns whether the record was read and is no record.
@@ -440,21 +446,42 @@ fn is_invalid(error: &io::Error) -> bool {
     matches!(error.kind(), InvalidData | FileTooLarge | InvalidInput)
 }
 
-fn read(path: &Path) -> Result<PreparedClaims, io::Error> {
-    let text = match files::text(path, MAX_RECORD_BYTES) {
-        Ok(text) => text,
-        Err(ReadError::Missing(_)) => return Ok(PreparedClaims::default()),
-        Err(error) => return Err(error.into()),
+/// Reads a record; `None` if there is none. An invalid one is moved aside.
+fn read(dir: &Path, name: &str) -> Result<Option<PreparedClaims>, DurableError> {
+    let path = dir.join(name);
+    let text = match files::text(&path, MAX_RECORD_BYTES) {
+        Ok(text) => Ok(text),
+        Err(ReadError::Missing(_)) => return Ok(None),
+        Err(error) => Err(io::Error::from(error)),
     };
-    serde_json::from_str(&text).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+    let record = text.and_then(|text| {
+        let record = serde_json::from_str(&text);
+        record.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+    });
+    match record {
+        Ok(record) => Ok(Some(record)),
+        // The next round tries again.
+        Err(source) if !is_invalid(&source) => Err(DurableError { action: "read", path, source }),
+        Err(reason) => {
+            let aside = dir.join(UNREADABLE_FILE_NAME);
+            error!(path = %aside.display(), error = %chain(&reason), "cannot read the record of claims; moved aside");
+            let moved = std::fs::rename(&path, &aside);
+            moved.map_err(|source| DurableError { action: "move aside", path, source })?;
+            Ok(None)
+        }
+    }
 }
 
-/// Returns the health of all devices that claims can be allocated, including those of GPUs that the layout covers.
-fn health(inventory: &Inventory, pool: &str, faults: &BTreeMap<DeviceName, String>) -> NodeDevices {
-    let devices = octavo_dra::devices(inventory, &BTreeSet::new());
+/// Returns the health of all devices that claims can be allocated, including those of GPUs that the layout covers, and of
+/// the devices of claims: the driver reports no partitions of a lost GPU.
+fn health(inventory: &Inventory, state: &StoreState, pool: &str) -> NodeDevices {
+    let claims = state.record.iter().flat_map(|(_, record)| record.claims.values());
+    let claimed = claims.flat_map(|claim| &claim.devices).map(|one| one.device.clone());
+    let mut devices: BTreeSet<DraDevice> = claimed.collect();
+    devices.extend(octavo_dra::devices(inventory, &BTreeSet::new()));
     let devices = devices.iter().map(|device| DeviceHealth {
         device: device.name().to_string(),
-        problem: claims::problem(device, inventory, faults),
+        problem: claims::problem(device, inventory, &state.faults),
     });
     NodeDevices {
         pool: pool.to_owned(),

@@ -174,6 +174,10 @@ impl ClaimPlugin {
     }
 
     fn release(&self, uid: &ClaimUid) -> Result<(), PluginError> {
+        // The specification belongs to the next agent then.
+        if !self.store.is_owner() {
+            return Err(ClaimStoreError::NotOwner.into());
+        }
         // First: a container that starts after this must not get the device.
         self.specs.remove(uid).map_err(PluginError::RemoveSpec)?;
         self.store.release(uid)?;

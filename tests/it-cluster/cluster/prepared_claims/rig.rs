@@ -1,9 +1,13 @@
 //! A machine whose agent serves claims, and the kubelet that calls it.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use k8s_openapi::api::resource::v1::ResourceClaim;
+use kube::Api as Objects;
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use nvml_sim::model::World;
 use octavo_dra::{DraDevice, DraDeviceKind};
 use octavo_kubelet::proto::dra::dra_plugin_client::DraPluginClient;
@@ -40,6 +44,13 @@ pub(super) struct Claim {
     pub(super) name: String,
 }
 
+impl Claim {
+    /// File name of its CDI specification.
+    pub(super) fn spec(&self) -> String {
+        format!("octavo.dev-claim_{}.json", self.uid)
+    }
+}
+
 /// A machine and its Node.
 pub(super) struct ClaimRig {
     pub(super) api: &'static Api,
@@ -49,6 +60,7 @@ pub(super) struct ClaimRig {
     machine: Node,
     namespace: String,
     pub(super) runtime: Runtime,
+    claims: Objects<ResourceClaim>,
     /// The Node, if no real kubelet has one.
     _node: Option<TestNode>,
 }
@@ -77,19 +89,19 @@ impl ClaimRig {
         let devices = "Character devices:\n195 nvidia\n195 nvidiactl\n235 nvidia-caps\n\nBlock devices:\n  8 sd\n";
         fs::write(proc.join("devices"), devices).unwrap();
         // Source: the driver's file, which has all instances whether or not they exist.
-        let instances = (0..15).map(|instance| {
-            let minor = 3 + instance * 9;
-            format!(
-                "gpu0/gi{instance}/access {minor}\ngpu0/gi{instance}/ci0/access {}\n",
-                minor + 1
-            )
+        let parts = (0..2).flat_map(|gpu| (0..15).map(move |instance| (gpu, instance)));
+        let instances = parts.map(|(gpu, instance)| {
+            let (part, minor) = (format!("gpu{gpu}/gi{instance}"), 3 + gpu * 135 + instance * 9);
+            format!("{part}/access {minor}\n{part}/ci0/access {}\n", minor + 1)
         });
         let table = format!("config 1\nmonitor 2\n{}", instances.collect::<String>());
         fs::create_dir_all(proc.join("driver/nvidia-caps")).unwrap();
         fs::write(proc.join("driver/nvidia-caps/mig-minors"), table).unwrap();
         let runtime = Builder::new_current_thread().enable_all().build().unwrap();
         let namespace = api.namespace();
-        Self { api, node, kubelet, machine, namespace, runtime, _node: object }
+        let client = runtime.block_on(async { api.client() });
+        let claims = Objects::namespaced(client, &namespace);
+        Self { api, node, kubelet, machine, namespace, runtime, claims, _node: object }
     }
 
     pub(super) fn machine(&self) -> &Node {
@@ -112,6 +124,12 @@ impl ClaimRig {
         format!("{}/gpu.octavo.dev", self.node)
     }
 
+    /// File names in the directory of CDI specifications.
+    pub(super) fn specs(&self) -> BTreeSet<String> {
+        let entries = fs::read_dir(self.cdi_dir()).into_iter().flatten();
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+    }
+
     /// The agent, not started.
     pub(super) fn agent(&self, arguments: &[&str]) -> Command {
         self.agent_as(self.api.kubeconfig(), arguments)
@@ -119,7 +137,7 @@ impl ClaimRig {
 
     /// The agent with other credentials, not started.
     pub(super) fn agent_as(&self, kubeconfig: &Path, arguments: &[&str]) -> Command {
-        let mut command = self.machine.agent(&["--interval=200ms", "--follow-node", "--dra"]);
+        let mut command = self.machine.agent(&["--interval=1s", "--follow-node", "--dra"]);
         command.arg("--kubeconfig").arg(kubeconfig).arg("--node-name").arg(&self.node);
         command.args(arguments).arg("--kubelet-dir").arg(&self.kubelet);
         command.arg("--cdi-dir").arg(self.cdi_dir());
@@ -184,22 +202,30 @@ impl ClaimRig {
         self.runtime.block_on(self.machine.machine.observe())
     }
 
-    fn device_where(&self, which: impl Fn(&DraDevice) -> bool) -> String {
-        let devices = octavo_dra::devices(&self.inventory(), &std::collections::BTreeSet::new());
-        devices.into_iter().find(which).unwrap().name().to_string()
+    fn device_where(&self, gpu: usize, which: impl Fn(&DraDevice) -> bool) -> String {
+        let inventory = self.inventory();
+        let devices = octavo_dra::devices(&inventory, &BTreeSet::new());
+        let mut devices =
+            devices.into_iter().filter(|device| device.pci == inventory.devices[gpu].pci);
+        devices.find(which).unwrap().name().to_string()
     }
 
-    /// Name of the device of this profile at this slice.
-    pub(super) fn device(&self, name: &str, start: u32) -> String {
-        self.device_where(|device| {
+    /// Name of the device of this profile at this slice of a GPU.
+    pub(super) fn device_on(&self, gpu: usize, name: &str, start: u32) -> String {
+        self.device_where(gpu, |device| {
             matches!(&device.what, DraDeviceKind::Partition { profile, placement, .. }
                 if profile.to_string() == name && placement.start == start)
         })
     }
 
+    /// The same of the first GPU.
+    pub(super) fn device(&self, name: &str, start: u32) -> String {
+        self.device_on(0, name, start)
+    }
+
     /// Name of the whole GPU.
     pub(super) fn whole_device(&self) -> String {
-        self.device_where(|device| device.what == DraDeviceKind::Gpu)
+        self.device_where(0, |device| device.what == DraDeviceKind::Gpu)
     }
 
     /// Creates a claim that is allocated these devices of this node.
@@ -236,38 +262,37 @@ impl ClaimRig {
 
     /// Creates a claim with this allocation.
     fn allocated(&self, name: &str, allocation: &Value) -> Claim {
-        let api = self.api;
         let request = json!({"name": "gpu", "exactly": {"deviceClassName": "gpu.octavo.dev"}});
-        let claim = api.create(&json!({
+        let claim = json!({
             "apiVersion": "resource.k8s.io/v1",
             "kind": "ResourceClaim",
             "metadata": {"name": name, "namespace": self.namespace},
             "spec": {"devices": {"requests": [request]}},
-        }));
+        });
+        let claim: ResourceClaim = serde_json::from_value(claim).unwrap();
+        let params = PostParams::default();
+        let created = self.claims.create(&params, &claim);
+        let created = self.runtime.block_on(created).unwrap();
         if allocation["results"] != json!([]) {
-            let status = json!({"status": {"allocation": {"devices": allocation}}});
-            api.kubectl(&[
-                "patch",
-                "resourceclaim",
-                name,
-                "-n",
-                &self.namespace,
-                "--subresource=status",
-                "--type=merge",
-                "-p",
-                &status.to_string(),
-            ]);
+            self.allocate(name, &json!({"devices": allocation}));
         }
-        Claim { uid: claim["metadata"]["uid"].as_str().unwrap().to_owned(), name: name.to_owned() }
+        Claim { uid: created.metadata.uid.unwrap(), name: name.to_owned() }
+    }
+
+    /// Sets the allocation of a claim, as the scheduler does.
+    fn allocate(&self, name: &str, allocation: &Value) {
+        let status = Patch::Merge(json!({"status": {"allocation": allocation}}));
+        let params = PatchParams::default();
+        let patched = self.claims.patch_status(name, &params, &status);
+        self.runtime.block_on(patched).unwrap();
     }
 
     /// Deletes a claim.
     pub(super) fn delete(&self, claim: &Claim) {
-        let none = "{\"status\": {\"allocation\": null}}";
-        let patch = ["--subresource=status", "--type=merge", "-p", none];
-        let name = ["resourceclaim", &claim.name, "-n", &self.namespace];
-        self.api.kubectl(&[&["patch"][..], &name, &patch].concat());
-        self.api.kubectl(&[&["delete"][..], &name].concat());
+        self.allocate(&claim.name, &Value::Null);
+        let params = DeleteParams::default();
+        let deleted = self.claims.delete(&claim.name, &params);
+        self.runtime.block_on(deleted).unwrap();
     }
 
     fn api_claim(&self, claim: &Claim) -> ApiClaim {
@@ -339,7 +364,7 @@ impl ClaimRig {
     }
 
     pub(super) fn has_spec(&self, claim: &Claim) -> bool {
-        self.cdi_dir().join(format!("octavo.dev-claim_{}.json", claim.uid)).exists()
+        self.specs().contains(&claim.spec())
     }
 
     /// Waits until the Node reports this state of its layout.
@@ -385,6 +410,7 @@ impl ClaimRig {
             world.reboot();
             Ok(())
         });
-        fs::remove_dir_all(self.cdi_dir()).unwrap();
+        // Absent before the first claim.
+        let _absent = fs::remove_dir_all(self.cdi_dir());
     }
 }

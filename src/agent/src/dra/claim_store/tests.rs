@@ -72,6 +72,62 @@ fn i12_unreadable_record_is_moved_aside() {
 }
 
 #[test]
+fn damaged_or_lost_record_is_replaced_by_its_copy() {
+    let dir = recorded(ONE);
+    let store_1 = store();
+    store_1.open(dir.path()).unwrap();
+    store_1.mark_prepared(&uid("uid-1")).unwrap();
+    store_1.release(&uid("uid-1")).unwrap();
+    // The record is empty now, and so is its copy.
+    fs::write(dir.path().join(FILE_NAME), "{").unwrap();
+    let store_2 = store();
+    store_2.open(dir.path()).unwrap();
+    assert_eq!(store_2.claims(), []);
+    fs::write(dir.path().join(COPY_FILE_NAME), ONE).unwrap();
+    for damage in [Some("{"), None] {
+        match damage {
+            Some(text) => fs::write(dir.path().join(FILE_NAME), text).unwrap(),
+            None => drop(fs::remove_file(dir.path().join(FILE_NAME))),
+        }
+        let store = store();
+        store.open(dir.path()).unwrap();
+        assert_eq!(store.claims().len(), 1, "{damage:?}");
+        let text = fs::read_to_string(dir.path().join(FILE_NAME)).unwrap();
+        assert!(text.contains("uid-1"), "both files are complete again");
+    }
+    // The record takes precedence.
+    fs::write(dir.path().join(FILE_NAME), "{\"claims\": {}}").unwrap();
+    let store_3 = store();
+    store_3.open(dir.path()).unwrap();
+    assert_eq!(store_3.claims(), []);
+}
+
+#[test]
+fn device_of_a_claim_whose_gpu_is_gone_is_unhealthy() {
+    let dir = recorded(ONE);
+    let store = store();
+    store.open(dir.path()).unwrap();
+    let status = NodeLayoutStatus::default();
+    store.finish_round(store.generation(), &Arc::new(Inventory::default()), &status, None);
+    let health =
+        DeviceHealth { device: "gpu-0000-07-00-0".to_owned(), problem: Some("failing".to_owned()) };
+    assert_eq!(store.devices().borrow().devices, [health]);
+}
+
+#[test]
+fn closed_store_changes_no_record() {
+    let dir = recorded(ONE);
+    let store = store();
+    store.open(dir.path()).unwrap();
+    let text = fs::read_to_string(dir.path().join(FILE_NAME)).unwrap();
+    store.close();
+    assert!(!store.is_owner());
+    assert!(matches!(store.release(&uid("uid-1")), Err(ClaimStoreError::NotOwner)));
+    assert!(matches!(store.mark_prepared(&uid("uid-1")), Err(ClaimStoreError::NotOwner)));
+    assert_eq!(fs::read_to_string(dir.path().join(FILE_NAME)).unwrap(), text);
+}
+
+#[test]
 fn failed_write_changes_nothing() {
     let dir = recorded(ONE);
     let store = store();

@@ -5,22 +5,22 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A pseudorandom generator with a fixed seed. Source of the constants: Knuth, TAOCP 2, 3.3.4 (MMIX).
 #[derive(Debug)]
-pub(super) struct Lcg(u64);
+pub(crate) struct Lcg(u64);
 
 impl Lcg {
-    pub(super) fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         Self(seed)
     }
 
     /// A number below `end`, which must not be 0.
-    pub(super) fn below(&mut self, end: u64) -> u64 {
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
         let next = self.0.wrapping_mul(6_364_136_223_846_793_005);
         self.0 = next.wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % end
     }
 
     /// At most `few` of `all`, in their order.
-    pub(super) fn pick<T: Copy + Ord>(&mut self, all: &[T], few: usize) -> Vec<T> {
+    pub(crate) fn pick<T: Copy + Ord>(&mut self, all: &[T], few: usize) -> Vec<T> {
         let mut rest = all.to_vec();
         while rest.len() > few {
             let at = self.below(u64::try_from(rest.len()).unwrap());
@@ -32,7 +32,7 @@ impl Lcg {
 
 /// Counts the results of a sweep.
 #[derive(Debug, Default)]
-pub(super) struct SweepCounts {
+pub(crate) struct SweepCounts {
     target: AtomicU64,
     previous: AtomicU64,
     twice: AtomicU64,
@@ -41,21 +41,21 @@ pub(super) struct SweepCounts {
 
 impl SweepCounts {
     /// The agent ended before it reached the call.
-    pub(super) fn missed(&self) {
+    pub(crate) fn missed(&self) {
         self.missed.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(super) fn killed_twice(&self) {
+    pub(crate) fn killed_twice(&self) {
         self.twice.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(super) fn converged(&self, at_target: bool) {
+    pub(crate) fn converged(&self, at_target: bool) {
         let side = if at_target { &self.target } else { &self.previous };
         side.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Number of converged points.
-    pub(super) fn points(&self) -> u64 {
+    pub(crate) fn points(&self) -> u64 {
         self.target.load(Ordering::Relaxed) + self.previous.load(Ordering::Relaxed)
     }
 }

@@ -13,19 +13,19 @@ const CHANGES: [&str; 5] = [
 
 /// State of a device.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Geometry {
-    pub(super) mode: Option<(bool, bool)>,
+pub(crate) struct Geometry {
+    pub(crate) mode: Option<(bool, bool)>,
     /// Profile, first slice, profiles of the compute instances.
     instances: Vec<(u32, u32, Vec<u32>)>,
 }
 
 /// Whether a function changes the hardware.
-pub(super) fn changes(function: &str) -> bool {
+pub(crate) fn changes(function: &str) -> bool {
     CHANGES.iter().any(|begin| function.starts_with(begin))
 }
 
 /// The MIG UUIDs of all instances in use.
-pub(super) fn in_use(world: &World) -> Vec<String> {
+pub(crate) fn in_use(world: &World) -> Vec<String> {
     let uses = world.processes.iter().filter_map(|process| {
         let gpu = world.gpus.iter().find(|gpu| gpu.uuid == process.gpu_uuid);
         let gi = gpu.into_iter().flat_map(instances).find(|gi| Some(gi.id) == process.gi);
@@ -36,17 +36,17 @@ pub(super) fn in_use(world: &World) -> Vec<String> {
 }
 
 /// MIG UUIDs of all instances.
-pub(super) fn there(world: &World) -> Vec<String> {
+pub(crate) fn there(world: &World) -> Vec<String> {
     let all = world.gpus.iter().flat_map(instances);
     let parts = all.flat_map(|gi| &gi.compute);
     parts.map(|ci| ci.uuid.clone()).collect()
 }
 
-pub(super) fn instances(gpu: &Gpu) -> impl Iterator<Item = &GpuInstance> {
+pub(crate) fn instances(gpu: &Gpu) -> impl Iterator<Item = &GpuInstance> {
     gpu.mig.iter().flat_map(|mig| &mig.instances)
 }
 
-pub(super) fn geometry(world: &World) -> Vec<Geometry> {
+pub(crate) fn geometry(world: &World) -> Vec<Geometry> {
     let gpus = world.gpus.iter();
     gpus.map(|gpu| {
         let mut instances: Vec<_> = instances(gpu)
@@ -63,7 +63,7 @@ pub(super) fn geometry(world: &World) -> Vec<Geometry> {
 }
 
 /// Request of a layout: profiles and splits at any placement.
-pub(super) fn shape(geometry: &Geometry) -> Vec<(u32, Vec<u32>)> {
+pub(crate) fn shape(geometry: &Geometry) -> Vec<(u32, Vec<u32>)> {
     let all = geometry.instances.iter();
     let mut shape: Vec<_> = all.map(|(profile, _, compute)| (*profile, compute.clone())).collect();
     shape.sort();
