@@ -274,6 +274,8 @@ fn claim_of_two_pods_is_listed_by_pod_and_released_with_the_last_one() {
     agent.kill();
     // Other tests use this Node too.
     rig.api.kubectl(&["annotate", "node", "node-1", "octavo.dev/status-"]);
+}
+
 /// The kubelet repeats its call until an agent answers.
 fn prepare_eventually(rig: &ClaimRig, claim: &rig::Claim) {
     let other_owner = "this agent does not own the state directory";
