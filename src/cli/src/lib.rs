@@ -7,13 +7,11 @@
 
 mod apply;
 mod assert;
-mod box_drawing;
 mod catalog;
 mod checkpoint;
 mod completion;
 mod demo;
 mod device_holders;
-mod devices;
 mod diagnostics;
 mod doctor;
 mod error;
@@ -34,11 +32,8 @@ mod profiles;
 mod resolved_layout;
 pub mod settings;
 mod sharing;
-mod slice_frame;
 mod slo;
-mod style;
 mod support_bundle;
-mod text;
 mod top;
 mod usage;
 mod version;
@@ -54,6 +49,7 @@ use octavo_model::accelerators::{Catalog, TypeOverride, identify_devices};
 use octavo_model::inventory::Inventory;
 use octavo_settings::hardware::HardwareSettings;
 use octavo_settings::{EarlyExit, EarlyExitKind};
+use octavo_terminal::{box_drawing, devices, slice_frame, style, text};
 use serde::Serialize;
 
 use self::device_holders::DeviceHolders;
@@ -350,7 +346,3 @@ fn json_line(value: &impl Serialize) -> Result<String, CliError> {
 fn yaml(value: &impl Serialize) -> Result<String, CliError> {
     serde_saphyr::to_string(value).map_err(|error| CliError::Serialize(Box::new(error)))
 }
-
-#[cfg(test)]
-#[path = "../../../tests/support/inventories/mod.rs"]
-mod inventories;

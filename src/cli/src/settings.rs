@@ -34,6 +34,8 @@ use clap::builder::{BoolValueParser, TypedValueParser};
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use octavo_settings::{EarlyExit, parse_as};
+pub use octavo_terminal::style::Colors;
+pub use octavo_terminal::text::Headers;
 use octavo_toolkit::choice::{Choice, choice};
 
 use self::apply::{ApplySettings, CheckpointSettings, HistorySettings, RestoreSettings};
@@ -195,24 +197,6 @@ pub enum Charset {
     Ascii,
     /// All characters.
     Utf8,
-}
-
-/// Whether a table has more than its rows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Headers {
-    /// A row of headers, and the text above and below the table.
-    Shown,
-    /// Only the rows.
-    Hidden,
-}
-
-/// Whether output is colored.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Colors {
-    /// ANSI colors.
-    On,
-    /// No colors.
-    Off,
 }
 
 /// Whether printed output can be overwritten.
