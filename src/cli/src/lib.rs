@@ -18,6 +18,7 @@ mod error;
 mod estimate;
 mod exit;
 mod fleet;
+mod generate;
 mod history;
 mod input;
 mod inspect;
@@ -194,6 +195,7 @@ fn run(invocation: &Invocation, open: OpenHardware) -> Result<Report, CliError> 
         Command::Match(settings) => block_on(matching::matching(settings, colors))?,
         Command::Estimate(command) => block_on(estimate::estimate(command, colors))?,
         Command::Slo(settings) => block_on(slo::slo(settings, colors))?,
+        Command::Generate(command) => block_on(generate::generate(command))?,
         Command::Usage(settings) => block_on(usage::usage(settings, colors))?,
         Command::Watch(settings) => block_on(watch::watch(settings, colors, invocation.screen))?,
         Command::Top(settings) => block_on(top::top(settings, colors, invocation.screen))?,

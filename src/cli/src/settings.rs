@@ -8,6 +8,7 @@ pub mod demo;
 pub mod doctor;
 pub mod estimate;
 pub mod fleet;
+pub mod generate;
 mod go_flags;
 mod help_all;
 pub mod input;
@@ -51,6 +52,7 @@ use self::estimate::EstimateCommand;
 use self::fleet::{
     AvailabilitySettings, NodeSettings, NodesSettings, TypesSettings, WatchSettings,
 };
+use self::generate::GenerateCommand;
 pub use self::input::Input;
 use self::inspect::{InspectSettings, LabelsSettings};
 use self::layouts::{ExportSettings, LayoutRequest, LayoutsCommand, PlanSettings};
@@ -155,6 +157,9 @@ pub enum Command {
     /// Find the cheapest measured hardware that meets objectives
     #[command(after_long_help = include_str!("../help/slo.txt"))]
     Slo(SloSettings),
+    /// Generate Kueue queues and quotas from what the nodes have
+    #[command(subcommand, after_long_help = include_str!("../help/generate.txt"))]
+    Generate(GenerateCommand),
     /// Count allocated devices by namespace and type
     #[command(after_long_help = include_str!("../help/usage.txt"))]
     Usage(UsageSettings),
@@ -373,6 +378,7 @@ impl Command {
             | Self::Match(_)
             | Self::Estimate(_)
             | Self::Slo(_)
+            | Self::Generate(_)
             | Self::Usage(_)
             | Self::Watch(_)
             | Self::Top(_)
