@@ -314,13 +314,15 @@ impl DemoDirectory {
         Self { directory, programs }
     }
 
-    /// Creates a directory with some of the demo's machines. One machine is enough for most tests.
+    /// Creates a directory with some of the demo's machines, or one machine of a pool. One machine is enough for most tests.
     fn machines(&self, names: &[&str]) -> String {
         let directory = self.directory.path().join("machines");
         fs::create_dir(&directory).unwrap();
         for name in names {
             let file = format!("{name}.yaml");
-            fs::copy(format!("{MACHINES}/{file}"), directory.join(file)).unwrap();
+            let mut paths = [MACHINES, POOLS].into_iter().map(|of| format!("{of}/{file}"));
+            let text = paths.find_map(|path| fs::read_to_string(path).ok()).unwrap();
+            fs::write(directory.join(file), text.replace("pool-machine", name)).unwrap();
         }
         directory.to_str().unwrap().to_owned()
     }

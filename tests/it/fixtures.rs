@@ -21,7 +21,7 @@ const TEMPLATES: &str = "deploy/chart/octavo/templates/";
 
 /// Files of other programs (Kubernetes, Helm, Prometheus, Grafana), whose tests are `deploy` and `monitoring`, and data
 /// that is compiled in: that of the catalog and of the demo's cluster.
-const FOREIGN: [&str; 10] = [
+const FOREIGN: [&str; 11] = [
     "crates/model/data/accelerators.json",
     "demo/profiles.yaml",
     "demo/workloads.yaml",
@@ -30,6 +30,7 @@ const FOREIGN: [&str; 10] = [
     "hack/try/pod.yaml",
     "hack/try/values.yaml",
     "tests/fixtures/crds/",
+    "tests/golden/cli/generate/",
     "tests/it/monitoring/alerts.yaml",
     "tests/nvml-sim/data/",
 ];

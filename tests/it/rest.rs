@@ -227,6 +227,8 @@ GET /api/v1/profile-draft?type=A%20B|400|invalid-parameter|type|not a type such 
 GET /api/v1/profile-draft?type=a&name=A_B|400|invalid-parameter|name|lowercase
 GET /api/v1/profile-draft?type=a&namespace=-|400|invalid-parameter|namespace|lowercase
 GET /api/v1/profile-draft?type=a|503|no-cluster||--follow-cluster
+GET /api/v1/cluster-nodes|503|no-cluster||--follow-cluster
+GET /api/v1/cluster-nodes?x=1|400|unknown-parameter|x|no parameters
 GET /api/hardware-profiles?x=1|400|unknown-parameter|x|no parameters
 GET /api|404|not-found||/openapi.json
 GET /api/v1/nodes/|404|not-found||/openapi.json

@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 use utoipa::ToSchema;
 
+use crate::cluster::ClusterNode;
 use crate::startup::StartupProgress;
 use crate::summary::{DeviceCounts, LayoutSummary, NodeState, Sharing, TypeCounts};
 use crate::type_source::TypeSource;
@@ -154,6 +155,21 @@ pub struct NodeDetail {
     /// Its inventory, in the format of `octavo inspect -o json`.
     #[schema(value_type = InventoryDocument)]
     pub inventory: Inventory,
+}
+
+/// Nodes with accelerators as the API server reports them, ordered by name: their labels, taints and resources.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ClusterNodeList {
+    /// `octavo.dev/v1`.
+    pub api_version: String,
+    /// `ClusterNodeList`.
+    pub kind: String,
+    /// Why the nodes may be outdated or incomplete; absent if they are current.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub notice: Option<String>,
+    /// The nodes.
+    pub items: Vec<ClusterNode>,
 }
 
 /// Types ordered by name.

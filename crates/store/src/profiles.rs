@@ -160,26 +160,49 @@ impl Profiles {
                     .push("the hardware profiles of the cluster have not been read yet".to_owned());
             }
         }
-        if let Some(watched) = &self.sources.watched {
-            let watched = watched.borrow();
-            let is_old = watched.current_at.is_some_and(|at| at.elapsed() > OUTDATED_AFTER);
-            match (&watched.error, is_old) {
-                (Some(why), _) => notices.push(visibility.disclose(
-                    why.clone(),
-                    "the nodes and pods of the cluster cannot be read",
-                )),
-                (None, true) => notices.push(
-                    "the API server has not sent an update for more than a minute: availability may be outdated".to_owned(),
-                ),
-                (None, false) => {}
-            }
-        }
+        notices.extend(self.cluster_notice(visibility));
         let file = self.sources.file.as_ref();
         let of_file = file.and_then(|file| file.current().1);
         let of_file = of_file
             .map(|why| visibility.disclose(why, "the hardware profiles file cannot be read"));
         notices.extend(of_file);
         (!notices.is_empty()).then(|| notices.join("; "))
+    }
+
+    /// Why the nodes and pods of the cluster may be out of date, limited by the reader's visibility; `None` if they are
+    /// current, or not watched.
+    pub fn cluster_notice(&self, visibility: &Visibility) -> Option<String> {
+        let watched = self.sources.watched.as_ref()?.borrow();
+        let is_old = watched.current_at.is_some_and(|at| at.elapsed() > OUTDATED_AFTER);
+        match (&watched.error, is_old) {
+            (Some(why), _) => Some(
+                visibility
+                    .disclose(why.clone(), "the nodes and pods of the cluster cannot be read"),
+            ),
+            (None, true) => Some(
+                "the API server has not sent an update for more than a minute: availability may be outdated".to_owned(),
+            ),
+            (None, false) => None,
+        }
+    }
+
+    /// Snapshot of the watched cluster, for requesters who may list nodes.
+    ///
+    /// # Errors
+    ///
+    /// Returns why there is none.
+    pub fn cluster(&self) -> Result<Arc<ClusterSnapshot>, String> {
+        let watched = self.sources.watched.as_ref().ok_or_else(|| {
+            "the cluster is not watched; start the aggregator with --follow-cluster".to_owned()
+        })?;
+        let watched = watched.borrow();
+        let is_read = watched.current_at.is_some();
+        is_read.then(|| Arc::clone(&watched.snapshot)).ok_or_else(|| {
+            watched
+                .error
+                .clone()
+                .unwrap_or_else(|| "the cluster was not read yet; retry".to_owned())
+        })
     }
 
     /// Profile in the cluster with the name of a new one.
@@ -196,14 +219,7 @@ impl Profiles {
         mut request: DraftRequest,
     ) -> Result<Draft, ProfileDraftError> {
         let grounds = self.sources.inputs(fleet);
-        let Some(snapshot) = grounds.snapshot.clone() else {
-            // Drafts require permission to list nodes.
-            let why =
-                self.notice(&Visibility::everything()).filter(|_| self.sources.watched.is_some());
-            return Err(ProfileDraftError::NoCluster(why.unwrap_or_else(|| {
-                "the cluster is not watched; start the aggregator with --follow-cluster".to_owned()
-            })));
-        };
+        let snapshot = self.cluster().map_err(ProfileDraftError::NoCluster)?;
         if request.key.namespace.is_empty() {
             request.key.namespace = grounds.namespace().unwrap_or_default();
         }

@@ -95,6 +95,7 @@ pub fn router(context: ApiContext) -> Router {
         .routes(routes!(plans::plan))
         .routes(routes!(plans::plan_nodes))
         .routes(routes!(nodes::types))
+        .routes(routes!(nodes::cluster_nodes))
         .routes(routes!(matching::find))
         .routes(routes!(estimates::estimate))
         .routes(routes!(slo::meet))

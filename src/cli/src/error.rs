@@ -15,6 +15,8 @@ use octavo_files::inventory::InventoryError;
 use octavo_files::label_set::LabelsError;
 use octavo_files::layouts::LayoutWriteError;
 use octavo_fleet::estimate::profile_devices::ProfileDevicesError;
+use octavo_fleet::startup::StartupProgress;
+use octavo_generate::GenerateError;
 use octavo_kube::client::ConnectError;
 use octavo_kube::hardware_profiles::WriteError;
 use octavo_model::inventory::NvmlState;
@@ -163,6 +165,20 @@ pub(crate) enum CliError {
     /// A profile was not created.
     #[error("cannot create the profile")]
     Profile(#[source] Box<WriteError>),
+    /// Not all nodes have reported since the start of the aggregator.
+    #[error("cannot generate from an incomplete fleet: {0}")]
+    FleetIncomplete(StartupProgress),
+    /// No manifests can be generated.
+    #[error("cannot generate manifests")]
+    Generate(#[source] GenerateError),
+    /// A directory cannot be created.
+    #[error("cannot create the directory {}", .path.display())]
+    Directory {
+        /// The directory.
+        path: PathBuf,
+        /// The cause.
+        source: io::Error,
+    },
     /// The fleet has no node of this name.
     #[error("the fleet has no node {0}")]
     NoSuchNode(String),
@@ -249,6 +265,7 @@ impl CliError {
                 "run the command in the agent's pod (`kubectl exec -n octavo-system POD -- octavo \
                  ...`), or specify the agent's directory with --state-dir",
             ),
+            Self::FleetIncomplete(_) => Some("retry in a minute"),
             Self::AgentGone { .. } | Self::AgentTimeout(_) => Some(
                 "check the agent's log; the change is recorded in the journal and resumes later",
             ),
@@ -268,6 +285,8 @@ impl CliError {
             | Self::Document { .. }
             | Self::Write(_)
             | Self::MigParted(_)
+            | Self::Generate(_)
+            | Self::Directory { .. }
             | Self::AgentRefused(_)
             | Self::Interrupted { .. }
             | Self::Export(_)

@@ -7,19 +7,18 @@
 
 mod apply;
 mod assert;
-mod box_drawing;
 mod catalog;
 mod checkpoint;
 mod completion;
 mod demo;
 mod device_holders;
-mod devices;
 mod diagnostics;
 mod doctor;
 mod error;
 mod estimate;
 mod exit;
 mod fleet;
+mod generate;
 mod history;
 mod input;
 mod inspect;
@@ -34,11 +33,8 @@ mod profiles;
 mod resolved_layout;
 pub mod settings;
 mod sharing;
-mod slice_frame;
 mod slo;
-mod style;
 mod support_bundle;
-mod text;
 mod top;
 mod usage;
 mod version;
@@ -54,6 +50,7 @@ use octavo_model::accelerators::{Catalog, TypeOverride, identify_devices};
 use octavo_model::inventory::Inventory;
 use octavo_settings::hardware::HardwareSettings;
 use octavo_settings::{EarlyExit, EarlyExitKind};
+use octavo_terminal::{box_drawing, devices, slice_frame, style, text};
 use serde::Serialize;
 
 use self::device_holders::DeviceHolders;
@@ -198,6 +195,7 @@ fn run(invocation: &Invocation, open: OpenHardware) -> Result<Report, CliError> 
         Command::Match(settings) => block_on(matching::matching(settings, colors))?,
         Command::Estimate(command) => block_on(estimate::estimate(command, colors))?,
         Command::Slo(settings) => block_on(slo::slo(settings, colors))?,
+        Command::Generate(command) => block_on(generate::generate(command))?,
         Command::Usage(settings) => block_on(usage::usage(settings, colors))?,
         Command::Watch(settings) => block_on(watch::watch(settings, colors, invocation.screen))?,
         Command::Top(settings) => block_on(top::top(settings, colors, invocation.screen))?,
@@ -350,7 +348,3 @@ fn json_line(value: &impl Serialize) -> Result<String, CliError> {
 fn yaml(value: &impl Serialize) -> Result<String, CliError> {
     serde_saphyr::to_string(value).map_err(|error| CliError::Serialize(Box::new(error)))
 }
-
-#[cfg(test)]
-#[path = "../../../tests/support/inventories/mod.rs"]
-mod inventories;

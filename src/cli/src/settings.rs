@@ -8,6 +8,7 @@ pub mod demo;
 pub mod doctor;
 pub mod estimate;
 pub mod fleet;
+pub mod generate;
 mod go_flags;
 mod help_all;
 pub mod input;
@@ -34,6 +35,8 @@ use clap::builder::{BoolValueParser, TypedValueParser};
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use octavo_settings::{EarlyExit, parse_as};
+pub use octavo_terminal::style::Colors;
+pub use octavo_terminal::text::Headers;
 use octavo_toolkit::choice::{Choice, choice};
 
 use self::apply::{ApplySettings, CheckpointSettings, HistorySettings, RestoreSettings};
@@ -49,6 +52,7 @@ use self::estimate::EstimateCommand;
 use self::fleet::{
     AvailabilitySettings, NodeSettings, NodesSettings, TypesSettings, WatchSettings,
 };
+use self::generate::GenerateCommand;
 pub use self::input::Input;
 use self::inspect::{InspectSettings, LabelsSettings};
 use self::layouts::{ExportSettings, LayoutRequest, LayoutsCommand, PlanSettings};
@@ -153,6 +157,9 @@ pub enum Command {
     /// Find the cheapest measured hardware that meets objectives
     #[command(after_long_help = include_str!("../help/slo.txt"))]
     Slo(SloSettings),
+    /// Generate Kueue queues and quotas from what the nodes have
+    #[command(subcommand, after_long_help = include_str!("../help/generate.txt"))]
+    Generate(GenerateCommand),
     /// Count allocated devices by namespace and type
     #[command(after_long_help = include_str!("../help/usage.txt"))]
     Usage(UsageSettings),
@@ -195,24 +202,6 @@ pub enum Charset {
     Ascii,
     /// All characters.
     Utf8,
-}
-
-/// Whether a table has more than its rows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Headers {
-    /// A row of headers, and the text above and below the table.
-    Shown,
-    /// Only the rows.
-    Hidden,
-}
-
-/// Whether output is colored.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Colors {
-    /// ANSI colors.
-    On,
-    /// No colors.
-    Off,
 }
 
 /// Whether printed output can be overwritten.
@@ -389,6 +378,7 @@ impl Command {
             | Self::Match(_)
             | Self::Estimate(_)
             | Self::Slo(_)
+            | Self::Generate(_)
             | Self::Usage(_)
             | Self::Watch(_)
             | Self::Top(_)

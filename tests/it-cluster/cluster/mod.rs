@@ -10,6 +10,7 @@ mod available;
 mod claims;
 mod facts;
 mod followed;
+mod generated;
 mod kubeconfig_access;
 mod kubectl;
 pub(crate) mod nodes;

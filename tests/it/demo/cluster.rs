@@ -175,6 +175,41 @@ async fn command_creates_profile_with_kubeconfig_and_invalid_ones_are_refused() 
     demo.stop();
 }
 
+/// Machines whose layouts do not change: whole, partitioned and time-sliced GPUs, AMD, Neuron, and two that cannot be used.
+const STATIC_MACHINES: [&str; 7] = [
+    "train-h100",
+    "train-h100-mig",
+    "t4",
+    "mi210-pair",
+    "inf2",
+    "mixed-l40s-a100",
+    "unknown-cards",
+];
+
+#[test]
+fn p3_generated_manifests_match_golden_files() {
+    let demo = SmallDemo::start(&STATIC_MACHINES);
+    let flags = ["--namespace=research,serving", "--priorities=high,normal,low"];
+    for target in ["kueue", "quotas"] {
+        let generate = || demo.octavo(&[&["generate", target], &flags[..]].concat());
+        // The agents publish labels, and the kubelets resources, soon after their start.
+        let output = until("resources of all machines", generate, |output| {
+            let (manifests, notes) = (text(output), String::from_utf8_lossy(&output.stderr));
+            let resources = ["nvidia.com/mig-3g.40gb", "amd.com/gpu", "aws.amazon.com/neuron"];
+            resources.iter().all(|name| manifests.contains(name))
+                && !notes.contains("allocatable")
+                && !notes.contains("no label names")
+                && !notes.contains("no label octavo")
+                && manifests.contains("nvidia-t4-16gb")
+        });
+        golden(
+            &format!("cli/generate/{target}.yaml"),
+            std::str::from_utf8(&output.stdout).unwrap(),
+        );
+    }
+    demo.stop();
+}
+
 #[tokio::test]
 async fn drain_is_stuck_at_pod_that_its_disruption_budget_protects() {
     let demo_dir = DemoDirectory::new();

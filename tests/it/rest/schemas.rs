@@ -78,6 +78,8 @@ const QUERIES: &[(&str, &str)] = &[
     ("/api/v1/nodes?sort=size", "/api/v1/nodes"),
     ("/api/v1/types", "/api/v1/types"),
     ("/api/v1/types?x", "/api/v1/types"),
+    ("/api/v1/cluster-nodes", "/api/v1/cluster-nodes"),
+    ("/api/v1/cluster-nodes?x", "/api/v1/cluster-nodes"),
     ("/api/v1/nodes/bare-1", "/api/v1/nodes/{name}"),
     ("/api/v1/nodes/gpu-1", "/api/v1/nodes/{name}"),
     ("/api/v1/nodes/mixed-1", "/api/v1/nodes/{name}"),

@@ -99,6 +99,22 @@ async fn ac_001_nodes_without_agent_are_listed_by_labels_and_marked() {
 }
 
 #[tokio::test]
+async fn p3_cluster_nodes_have_labels_and_resources_of_listed_nodes_only() {
+    let (aggregator, _fixture, _) = aggregator().await;
+    let list = aggregator.get("/api/v1/cluster-nodes").await.json();
+    // Neither nodes without an accelerator nor nodes that only an agent reports.
+    assert_eq!(names(&list), ["gpu-1", "vendor-a100", "vendor-b100"]);
+    assert_eq!(list["kind"], "ClusterNodeList");
+    let one = &list["items"][1];
+    assert_eq!(one["labels"], json!({PRODUCT: "NVIDIA-A100-SXM4-40GB"}));
+    assert_eq!(
+        one["allocatable"],
+        json!({"cpu": "64", "memory": "512Gi", "nvidia.com/gpu": "4", "pods": "110"})
+    );
+    assert_eq!([&one["readiness"], &one["cordoned"]], [&json!("ready"), &json!(false)]);
+}
+
+#[tokio::test]
 async fn ac_001_filters_sort_selector_and_pages_include_nodes_without_agent() {
     let (aggregator, _fixture, _) = aggregator().await;
     for (query, wanted) in [

@@ -101,6 +101,7 @@ pub const ROUTE_RULES: &[RouteRule] = &[
     read("/api/v1/layouts/{name}/plan", PLANS),
     read("/api/v1/events", RoutePermission::All(Verb::Watch, Resource::Nodes)),
     read("/api/v1/series", NODES),
+    read("/api/v1/cluster-nodes", NODES),
     read("/api/v1/usage", RoutePermission::Usage),
     read("/api/v1/usage/summary", RoutePermission::All(Verb::List, Resource::Usage)),
 ];

@@ -2,13 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use super::quantity::Quantity;
-use super::{CPU, PODS};
+use serde::{Deserialize, Serialize};
+
+use super::quantity::{Quantity, QuantityError};
+use super::{CPU, MEMORY, PODS};
 use crate::accelerator_resource::is_accelerator;
 
 /// Amount of each resource by its Kubernetes name: CPU in millicores, all others in whole units, as the scheduler
-/// counts. Source: Kubernetes, `pkg/scheduler/framework`, `Resource.Add`.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
+/// counts. Source: Kubernetes, `pkg/scheduler/framework`, `Resource.Add`. Documents have Kubernetes quantities.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
+#[serde(try_from = "BTreeMap<String, String>", into = "BTreeMap<String, String>")]
 pub struct Amounts(BTreeMap<String, u64>);
 
 impl Amounts {
@@ -34,6 +37,17 @@ impl Amounts {
     /// Amount of one resource; 0 if absent.
     pub fn get(&self, name: &str) -> u64 {
         self.0.get(name).copied().unwrap_or(0)
+    }
+
+    /// Amount of one resource as a Kubernetes quantity in canonical form: `63500m`, `512Gi`, `8`.
+    pub fn quantity(&self, name: &str) -> String {
+        let count = self.get(name);
+        match name {
+            CPU if count.is_multiple_of(1000) => (count / 1000).to_string(),
+            CPU => format!("{count}m"),
+            MEMORY => binary(count),
+            _ => count.to_string(),
+        }
     }
 
     /// Returns `true` if the resource is present, even with amount 0.
@@ -90,6 +104,36 @@ impl Amounts {
     }
 }
 
+impl TryFrom<BTreeMap<String, String>> for Amounts {
+    type Error = QuantityError;
+
+    fn try_from(all: BTreeMap<String, String>) -> Result<Self, QuantityError> {
+        let parsed = all.iter().map(|(name, text)| Ok((name.as_str(), text.parse()?)));
+        let parsed: Vec<(&str, Quantity)> = parsed.collect::<Result<_, QuantityError>>()?;
+        Ok(Self::from_quantities(parsed))
+    }
+}
+
+impl From<Amounts> for BTreeMap<String, String> {
+    fn from(amounts: Amounts) -> Self {
+        let names = amounts.0.keys();
+        names.map(|name| (name.clone(), amounts.quantity(name))).collect()
+    }
+}
+
+/// Bytes with the largest binary suffix that divides them.
+fn binary(bytes: u64) -> String {
+    let suffixes = ["", "Ki", "Mi", "Gi", "Ti", "Pi"];
+    let (mut count, mut suffix) = (bytes, "");
+    for next in suffixes.into_iter().skip(1) {
+        if count == 0 || !count.is_multiple_of(1024) {
+            break;
+        }
+        (count, suffix) = (count / 1024, next);
+    }
+    format!("{count}{suffix}")
+}
+
 /// Returns `true` if a resource is a device resource. Kubernetes' own resources have no domain or a domain of
 /// Kubernetes.
 pub(super) fn is_device(name: &str) -> bool {
@@ -115,6 +159,30 @@ mod tests {
             (1500, 1 << 30, 8)
         );
         assert_eq!(all.devices().collect::<Vec<_>>(), [("nvidia.com/gpu", 8)]);
+    }
+
+    #[test]
+    fn quantities_of_documents_are_canonical_and_read_again() {
+        let all = amounts(&[
+            ("cpu", "64000m"),
+            ("memory", "536870912Ki"),
+            ("nvidia.com/gpu", "8"),
+            ("pods", "0"),
+        ]);
+        let text = serde_json::to_value(&all).unwrap();
+        let expected =
+            serde_json::json!({"cpu": "64", "memory": "512Gi", "nvidia.com/gpu": "8", "pods": "0"});
+        assert_eq!(text, expected);
+        let odd = amounts(&[("cpu", "1500m"), ("memory", "1025")]);
+        assert_eq!(
+            (odd.quantity("cpu").as_str(), odd.quantity("memory").as_str()),
+            ("1500m", "1025")
+        );
+        for one in [all, odd] {
+            let text = serde_json::to_string(&one).unwrap();
+            assert_eq!(serde_json::from_str::<Amounts>(&text).unwrap(), one);
+        }
+        assert!(serde_json::from_str::<Amounts>(r#"{"cpu": "many"}"#).is_err());
     }
 
     #[test]

@@ -3,6 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
 use super::PODS;
 use super::amounts::Amounts;
 use super::selector::{Affinity, Selector};
@@ -46,7 +49,8 @@ impl ClusterSnapshot {
 }
 
 /// Node of the cluster, as reported by the API server.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
 pub struct ClusterNode {
     /// Its name.
     pub name: String,
@@ -55,17 +59,23 @@ pub struct ClusterNode {
     /// Its taints.
     pub taints: Vec<Taint>,
     /// True if an administrator cordoned it.
+    #[serde(rename = "cordoned")]
     pub is_cordoned: bool,
     /// Condition `Ready`, as the kubelet reports it.
     pub readiness: Readiness,
     /// Capacity that the kubelet reports.
+    #[schema(value_type = BTreeMap<String, String>)]
     pub capacity: Amounts,
     /// Part of the capacity that pods may be allocated.
+    #[schema(value_type = BTreeMap<String, String>)]
     pub allocatable: Amounts,
 }
 
 /// Condition `Ready` of a node.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize, ToSchema,
+)]
+#[serde(rename_all = "kebab-case")]
 pub enum Readiness {
     /// It is ready.
     Ready,

@@ -2,21 +2,37 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
 use strum::{Display, EnumString};
+use utoipa::ToSchema;
 
 /// Taint of a node.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 pub struct Taint {
     /// Its key.
     pub key: String,
     /// Its value; empty if absent.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub value: String,
     /// Its effect.
     pub effect: Effect,
 }
 
 /// Effect of a taint on pods that do not tolerate it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, EnumString, Display)]
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    EnumString,
+    Display,
+    Serialize,
+    Deserialize,
+    ToSchema,
+)]
 pub enum Effect {
     /// They are not scheduled on the node.
     NoSchedule,
@@ -50,7 +66,32 @@ pub enum TaintOperator {
     Other,
 }
 
+/// Prefixes of taints that reflect a temporary state of a node: those of Kubernetes, cloud controllers, Octavo and
+/// autoscalers. Source: Kubernetes, "Well-Known Labels, Annotations and Taints".
+const TEMPORARY_PREFIXES: [&str; 7] = [
+    "node.kubernetes.io/",
+    "node.cloudprovider.kubernetes.io/",
+    "octavo.dev/",
+    "node.cilium.io/",
+    "karpenter.sh/",
+    "ToBeDeletedByClusterAutoscaler",
+    "DeletionCandidateOfClusterAutoscaler",
+];
+/// Taints that keep workloads off control-plane nodes.
+const CONTROL_PLANE: [&str; 2] =
+    ["node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master"];
+
 impl Taint {
+    /// Returns `true` if it keeps away pods that do not tolerate it, and is no temporary state of the node.
+    pub fn forbids_permanently(&self) -> bool {
+        self.forbids() && !TEMPORARY_PREFIXES.iter().any(|prefix| self.key.starts_with(prefix))
+    }
+
+    /// Returns `true` if it marks a control-plane node.
+    pub fn is_of_control_plane(&self) -> bool {
+        CONTROL_PLANE.contains(&self.key.as_str())
+    }
+
     /// Returns `true` if it keeps away pods that do not tolerate it.
     pub fn forbids(&self) -> bool {
         match self.effect {
@@ -67,6 +108,20 @@ impl Taint {
 }
 
 impl Toleration {
+    /// Narrowest toleration for a taint.
+    pub fn for_taint(taint: &Taint) -> Self {
+        Self {
+            key: taint.key.clone(),
+            operator: if taint.value.is_empty() {
+                TaintOperator::Exists
+            } else {
+                TaintOperator::Equal
+            },
+            value: taint.value.clone(),
+            effect: Some(taint.effect),
+        }
+    }
+
     /// Tolerates every taint with this key.
     pub fn for_key(key: &str) -> Self {
         Self {

@@ -11,14 +11,13 @@ use octavo_model::id::TypeName;
 
 use super::create_request::{DraftRequest, NO_TAINT};
 use super::draft_error::{DraftError, DraftNote};
-use super::matching_nodes::is_temporary;
 use super::node_selection::{SelectedNodes, select_nodes};
 use super::node_types::WHOLE_DEVICE_RESOURCES;
 use super::user_changes::{MAX_SHOWN_CHARS, apply_counts};
 use super::{
     Count, DevicesByType, HardwareProfile, Identifier, ProfileAnnotations, Scheduling, Specs,
 };
-use crate::cluster::{CPU, ClusterNode, ClusterSnapshot, MEMORY, Taint, TaintOperator, Toleration};
+use crate::cluster::{CPU, ClusterNode, ClusterSnapshot, MEMORY, Taint, Toleration};
 
 /// Drafted profile with explanations.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,9 +32,6 @@ pub struct Draft {
     pub notes: Vec<DraftNote>,
 }
 
-/// Taints that a draft does not tolerate by default, because they keep workloads off control-plane nodes.
-const CONTROL_PLANE_TAINTS: [&str; 2] =
-    ["node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master"];
 /// Node label with the memory of one device, in MiB.
 const MEMORY_LABEL: &str = "octavo.dev/memory-mib";
 const GIBIBYTE: u64 = 1 << 30;
@@ -185,7 +181,7 @@ fn permanent_taints(nodes: &[&ClusterNode]) -> Vec<Taint> {
     let all: BTreeSet<&Taint> = nodes
         .iter()
         .flat_map(|node| &node.taints)
-        .filter(|taint| taint.forbids() && !is_temporary(taint))
+        .filter(|taint| taint.forbids_permanently())
         .collect();
     all.into_iter().cloned().collect()
 }
@@ -205,24 +201,14 @@ fn tolerations(
     let (tolerated, left): (Vec<&Taint>, Vec<&Taint>) =
         taints.iter().partition(|taint| match named {
             Some(named) => named.contains(&taint.to_string()),
-            None => !CONTROL_PLANE_TAINTS.contains(&taint.key.as_str()),
+            None => !taint.is_of_control_plane(),
         });
     let note = match named {
         Some(_) => DraftNote::NotToleratedByRequest,
         None => DraftNote::NotTolerated,
     };
     remarks.extend(left.into_iter().cloned().map(note));
-    Ok(tolerated.into_iter().map(toleration_for).collect())
-}
-
-/// Narrowest toleration for a taint.
-fn toleration_for(taint: &Taint) -> Toleration {
-    Toleration {
-        key: taint.key.clone(),
-        operator: if taint.value.is_empty() { TaintOperator::Exists } else { TaintOperator::Equal },
-        value: taint.value.clone(),
-        effect: Some(taint.effect),
-    }
+    Ok(tolerated.into_iter().map(Toleration::for_taint).collect())
 }
 
 /// Default object name: the type, followed by the partition profile if any.

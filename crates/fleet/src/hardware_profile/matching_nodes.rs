@@ -72,23 +72,6 @@ pub struct MatchingDevices {
     pub free: u64,
 }
 
-/// Prefixes of taints that reflect a temporary state of a node: those of Kubernetes, cloud controllers, Octavo and
-/// autoscalers. Source: Kubernetes, "Well-Known Labels, Annotations and Taints".
-const TEMPORARY_TAINT_PREFIXES: [&str; 7] = [
-    "node.kubernetes.io/",
-    "node.cloudprovider.kubernetes.io/",
-    "octavo.dev/",
-    "node.cilium.io/",
-    "karpenter.sh/",
-    "ToBeDeletedByClusterAutoscaler",
-    "DeletionCandidateOfClusterAutoscaler",
-];
-
-/// Returns `true` if a taint is temporary.
-pub(super) fn is_temporary(taint: &Taint) -> bool {
-    TEMPORARY_TAINT_PREFIXES.iter().any(|prefix| taint.key.starts_with(prefix))
-}
-
 /// Determines the nodes that `profile` reaches; `None` if a queue decides. `holds` are the amounts held by pods on
 /// each node, `types` the device types of the nodes.
 pub fn matching_nodes(
@@ -175,9 +158,10 @@ pub(super) fn untolerated_permanent_taints(
     wants: &PodRequirements,
     node: &ClusterNode,
 ) -> Vec<Taint> {
-    let taints = node.taints.iter().filter(|taint| {
-        taint.forbids() && !is_temporary(taint) && !taint.is_tolerated(&wants.tolerations)
-    });
+    let taints = node
+        .taints
+        .iter()
+        .filter(|taint| taint.forbids_permanently() && !taint.is_tolerated(&wants.tolerations));
     taints.cloned().collect()
 }
 

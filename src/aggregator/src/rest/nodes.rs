@@ -5,7 +5,9 @@ use axum::extract::rejection::PathRejection;
 use axum::extract::{FromRequestParts, Path, State};
 use axum::http::request::Parts;
 use octavo_access::visibility::ReaderVisibility;
-use octavo_fleet::api::{NodeDetail, NodeList, TypeList};
+use octavo_fleet::access::Visibility;
+use octavo_fleet::api::{ClusterNodeList, NodeDetail, NodeList, TypeList};
+use octavo_fleet::cluster::ClusterNode;
 use octavo_fleet::problem::Problem;
 use octavo_model::API_VERSION;
 use octavo_model::id::NodeName;
@@ -142,6 +144,39 @@ pub(super) fn status(node: &Node) -> Result<NodeStatus, ApiError> {
         let detail = format!("cannot decode the status of node {}: {}", node.name, chain(&error));
         ApiError::new(ProblemKind::Internal, detail)
     })
+}
+
+/// List the nodes with accelerators as the API server reports them
+#[utoipa::path(
+    get,
+    path = "/api/v1/cluster-nodes",
+    tag = "fleet",
+    responses(
+        (status = 200, description = "Labels, taints and resources of the nodes in `/api/v1/nodes`, ordered by name", body = ClusterNodeList),
+        (status = 400, description = "Unknown parameter; this path has none", body = Problem, content_type = "application/problem+json"),
+        (status = 503, description = "Cluster state not available", body = Problem, content_type = "application/problem+json")
+    )
+)]
+pub(super) async fn cluster_nodes(
+    State(api): State<Api>,
+    pairs: QueryPairs,
+) -> Result<Json<ClusterNodeList>, ApiError> {
+    pairs.expect_empty()?;
+    let profiles = api.view.profiles();
+    let cluster = profiles.cluster();
+    let cluster = cluster.map_err(|why| ApiError::new(ProblemKind::NoCluster, why))?;
+    let fleet = api.view.listed();
+    let is_listed = |node: &&ClusterNode| {
+        let name: Option<NodeName> = node.name.parse().ok();
+        name.is_some_and(|name| fleet.nodes.get(&name).is_some())
+    };
+    Ok(Json(ClusterNodeList {
+        api_version: API_VERSION.to_owned(),
+        kind: "ClusterNodeList".to_owned(),
+        // Readers of this path may list nodes.
+        notice: profiles.cluster_notice(&Visibility::everything()),
+        items: cluster.nodes.values().map(AsRef::as_ref).filter(is_listed).cloned().collect(),
+    }))
 }
 
 /// List the accelerator types of the fleet

@@ -12,8 +12,8 @@ use std::collections::BTreeSet;
 use octavo_model::inventory::{Amd, Device, Inventory, PartitioningMode};
 
 use super::format::{self, Columns};
-use crate::settings::{Colors, Headers};
-use crate::text::{self, Cell};
+use crate::style::Colors;
+use crate::text::{self, Cell, Headers};
 
 const COLUMNS: [&str; 6] = ["AMD", "GFX", "CUS", "PARTITIONS", "VRAM USED", "HIVE"];
 /// Further columns of the wide table.

@@ -4,8 +4,7 @@ use octavo_model::inventory::{Inventory, Issue, Neuron};
 use octavo_model::tone::Tone;
 
 use crate::devices;
-use crate::settings::Colors;
-use crate::style::Style;
+use crate::style::{Colors, Style};
 use crate::text::{group_by_key, wrap};
 
 pub(super) fn problems(inventory: &Inventory, colors: Colors) -> String {

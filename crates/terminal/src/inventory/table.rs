@@ -7,9 +7,8 @@ use octavo_model::inventory::{
 };
 
 use super::format::{self, Columns};
-use crate::settings::{Colors, Headers};
-use crate::style::Style;
-use crate::text::{self, Cell, NONE};
+use crate::style::{Colors, Style};
+use crate::text::{self, Cell, Headers, NONE};
 
 const COLUMNS: [&str; 8] = ["INDEX", "TYPE", "MEMORY", "MIG", "PARTS", "PROCS", "NUMA", "STATE"];
 /// Further columns of the wide table.

@@ -8,7 +8,7 @@ use crate::style::Style;
 
 /// Selection of columns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Columns {
+pub enum Columns {
     /// Columns that fit 80 characters.
     Default,
     /// All columns, whatever their width.

@@ -2,8 +2,7 @@
 
 use octavo_model::inventory::{Inventory, NvmlState};
 
-use crate::settings::Colors;
-use crate::style::Style;
+use crate::style::{Colors, Style};
 use crate::text::{lines, printable, wrap};
 
 pub(super) fn summary(inventory: &Inventory, colors: Colors) -> String {

@@ -6,8 +6,8 @@ use octavo_model::accelerators;
 use octavo_model::inventory::{Inventory, LogicalSource, Neuron, NeuronDevice, NeuronIdentity};
 
 use super::format::{self, Columns};
-use crate::settings::{Colors, Headers};
-use crate::text::{self, Cell, NONE, printable, wrap};
+use crate::style::Colors;
+use crate::text::{self, Cell, Headers, NONE, printable, wrap};
 
 const COLUMNS: [&str; 7] = ["INDEX", "CHIP", "CORES", "MEMORY", "LINKS", "SERIAL", "STATE"];
 /// Further columns of the wide table.

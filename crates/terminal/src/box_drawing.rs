@@ -2,7 +2,7 @@
 //! that is not a terminal gets the frames in ASCII, which every log supports.
 
 /// Replaces the frames in a text. Other lines are unchanged.
-pub(super) fn draw(text: &str) -> String {
+pub fn draw(text: &str) -> String {
     let lines: Vec<&str> = text.split('\n').collect();
     let visible: Vec<Vec<char>> = lines.iter().map(|line| without_colors(line)).collect();
     let at = |line: Option<usize>, column: usize| {

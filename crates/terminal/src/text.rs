@@ -2,41 +2,51 @@
 
 use std::fmt::Display;
 
-pub(super) use octavo_model::text::{count_noun, first_names, printable, shorten};
+pub use octavo_model::text::{count_noun, first_names, printable, shorten};
 
-use super::style::Style;
-use crate::settings::{Colors, Headers};
+use crate::style::{Colors, Style};
 
 /// Width of folded text, and of a terminal whose width is unknown.
-pub(super) const WIDTH: usize = 80;
+pub const WIDTH: usize = 80;
 
 /// Placeholder for a missing value.
-pub(super) const NONE: &str = "-";
+pub const NONE: &str = "-";
+
+/// Whether a table has more than its rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Headers {
+    /// A row of headers, and the text above and below the table.
+    Shown,
+    /// Only the rows.
+    Hidden,
+}
 
 /// A text in a column.
 #[derive(Debug, Clone)]
-pub(super) struct Cell {
+pub struct Cell {
     text: String,
     style: Style,
 }
 
 impl Cell {
-    pub(super) fn new(value: &(impl Display + ?Sized), style: Style) -> Self {
+    /// Returns the cell of a value, with control characters replaced.
+    pub fn new(value: &(impl Display + ?Sized), style: Style) -> Self {
         Self { text: printable(&value.to_string()), style }
     }
 
-    pub(super) fn plain(value: &(impl Display + ?Sized)) -> Self {
+    /// Returns the cell of a value without a style.
+    pub fn plain(value: &(impl Display + ?Sized)) -> Self {
         Self::new(value, Style::Plain)
     }
 
     /// Returns the cell of a value, or a placeholder.
-    pub(super) fn optional(value: Option<impl Display>) -> Self {
+    pub fn optional(value: Option<impl Display>) -> Self {
         value.map_or_else(|| Self::plain(NONE), |value| Self::plain(&value))
     }
 }
 
 /// Formats rows as columns below their names, which are in one or more lists. Cells beyond the last name are not shown.
-pub(super) fn table(
+pub fn table(
     names: &[&[&str]],
     rows: impl IntoIterator<Item = Vec<Cell>>,
     headers: Headers,
@@ -53,7 +63,7 @@ pub(super) fn table(
 }
 
 /// Formats rows as columns without borders. The last column is not padded, so that no line ends in blanks.
-pub(super) fn columns(rows: &[Vec<Cell>], colors: Colors) -> String {
+pub fn columns(rows: &[Vec<Cell>], colors: Colors) -> String {
     let mut widths: Vec<usize> = Vec::new();
     for row in rows {
         widths.resize(widths.len().max(row.len()), 0);
@@ -77,7 +87,7 @@ pub(super) fn columns(rows: &[Vec<Cell>], colors: Colors) -> String {
 
 /// Folds `text` between words to the width. The first line keeps its leading blanks; every other line starts with
 /// `indent` blanks.
-pub(super) fn wrap(text: &str, indent: usize) -> String {
+pub fn wrap(text: &str, indent: usize) -> String {
     let text = printable(text);
     let words = text.trim_start_matches(' ');
     let mut column = length(&text).saturating_sub(length(words));
@@ -101,7 +111,7 @@ pub(super) fn wrap(text: &str, indent: usize) -> String {
 }
 
 /// Cuts `text` into pieces of at most `width`, preferably before a character that starts a new part of a name.
-pub(super) fn pieces(text: &str, width: usize) -> Vec<String> {
+pub fn pieces(text: &str, width: usize) -> Vec<String> {
     let mut pieces = Vec::new();
     let mut rest: Vec<char> = printable(text).chars().collect();
     let width = width.max(1);
@@ -117,14 +127,12 @@ pub(super) fn pieces(text: &str, width: usize) -> Vec<String> {
 }
 
 /// Returns the number of characters, which equals the columns for all hardware names.
-pub(super) fn length(text: &str) -> usize {
+pub fn length(text: &str) -> usize {
     text.chars().count()
 }
 
 /// Groups values by their key, in the order of the first value of each group.
-pub(super) fn group_by_key<K: PartialEq, V>(
-    values: impl IntoIterator<Item = (K, V)>,
-) -> Vec<(K, Vec<V>)> {
+pub fn group_by_key<K: PartialEq, V>(values: impl IntoIterator<Item = (K, V)>) -> Vec<(K, Vec<V>)> {
     let mut groups: Vec<(K, Vec<V>)> = Vec::new();
     for (key, value) in values {
         match groups.iter_mut().find(|(known, _)| *known == key) {
@@ -136,7 +144,7 @@ pub(super) fn group_by_key<K: PartialEq, V>(
 }
 
 /// Formats each text as a line.
-pub(super) fn lines(texts: impl IntoIterator<Item = String>) -> String {
+pub fn lines(texts: impl IntoIterator<Item = String>) -> String {
     let mut all = String::new();
     for text in texts {
         all.push_str(&text);

@@ -2,11 +2,18 @@
 
 use octavo_model::tone::Tone;
 
-use crate::settings::Colors;
+/// Whether output is colored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Colors {
+    /// ANSI colors.
+    On,
+    /// No colors.
+    Off,
+}
 
 /// Meaning of a text, which selects its color.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Style {
+pub enum Style {
     /// No particular meaning.
     Plain,
     /// A heading.
@@ -41,7 +48,7 @@ fn with_code(code: &str, text: &str, colors: Colors) -> String {
 
 impl Style {
     /// Colors `text`.
-    pub(super) fn paint(self, text: &str, colors: Colors) -> String {
+    pub fn paint(self, text: &str, colors: Colors) -> String {
         let code = match self {
             Self::Plain => "",
             Self::Strong => "1",
@@ -54,7 +61,7 @@ impl Style {
     }
 
     /// Colors the background of `text`, if its style has a color.
-    pub(super) fn fill(self, text: &str, colors: Colors) -> String {
+    pub fn fill(self, text: &str, colors: Colors) -> String {
         let code = match self {
             Self::Plain | Self::Strong | Self::Faint => return self.paint(text, colors),
             // Black on green and on yellow, white on red: each is readable in light and dark terminals.

@@ -8,13 +8,12 @@ use std::collections::BTreeSet;
 use octavo_model::inventory::{DeviceProcesses, InstanceUse};
 use octavo_model::slices::words as say;
 
-use super::style::Style;
-use super::text::{length, lines, pieces};
-use crate::settings::Colors;
+use crate::style::{Colors, Style};
+use crate::text::{length, lines, pieces};
 
 /// Part of a cell that has its color.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Coloring {
+pub enum Coloring {
     /// Colored words: a free slice, or a change.
     Text,
     /// Colored background: an instance that exists and stays.
@@ -26,18 +25,22 @@ const FRAME_WIDTH: usize = 72;
 
 /// A range of slices with one text.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Cell {
-    pub(super) slices: u32,
+pub struct Cell {
+    /// Number of slices.
+    pub slices: u32,
     /// Character before the first line: a blank, or a marker.
-    pub(super) mark: char,
-    pub(super) paragraphs: Vec<String>,
-    pub(super) style: Style,
-    pub(super) coloring: Coloring,
+    pub mark: char,
+    /// Texts below each other; each is folded.
+    pub paragraphs: Vec<String>,
+    /// Meaning of the texts.
+    pub style: Style,
+    /// Colored part.
+    pub coloring: Coloring,
 }
 
 impl Cell {
     /// A GPU that is not partitioned.
-    pub(super) fn whole(slices: u32, usage: DeviceProcesses<'_>) -> Self {
+    pub fn whole(slices: u32, usage: DeviceProcesses<'_>) -> Self {
         let style = match usage {
             DeviceProcesses::Known([]) => Style::Good,
             DeviceProcesses::Unknown | DeviceProcesses::Known(_) => Style::Warning,
@@ -52,7 +55,7 @@ impl Cell {
     }
 
     /// A slice without an instance.
-    pub(super) fn free() -> Self {
+    pub fn free() -> Self {
         Self {
             slices: 1,
             mark: ' ',
@@ -64,7 +67,7 @@ impl Cell {
 }
 
 /// Returns the style of an instance with this use.
-pub(super) fn use_style(how: &InstanceUse) -> Style {
+pub fn use_style(how: &InstanceUse) -> Style {
     match how {
         InstanceUse::Idle => Style::Good,
         InstanceUse::Unknown
@@ -76,19 +79,20 @@ pub(super) fn use_style(how: &InstanceUse) -> Style {
 
 /// Cells side by side, with their label.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Row<'a> {
+pub struct Row<'a> {
     /// Text in the edge above them; may be empty.
-    pub(super) label: &'a str,
-    pub(super) cells: &'a [Cell],
+    pub label: &'a str,
+    /// The cells.
+    pub cells: &'a [Cell],
 }
 
 /// Draws the numbers of the slices, and the cells below them.
-pub(super) fn frame(cells: &[Cell], slices: u32, colors: Colors) -> String {
+pub fn frame(cells: &[Cell], slices: u32, colors: Colors) -> String {
     frames(&[Row { label: "", cells }], slices, colors)
 }
 
 /// Draws several rows of cells below one row of numbers.
-pub(super) fn frames(rows: &[Row<'_>], slices: u32, colors: Colors) -> String {
+pub fn frames(rows: &[Row<'_>], slices: u32, colors: Colors) -> String {
     let width = width(slices);
     let numbers: Vec<String> = (0..slices).map(|slice| format!("{slice:<width$}")).collect();
     let numbering = Style::Faint.paint(numbers.concat().trim_end(), colors);

@@ -16,9 +16,8 @@ use octavo_model::inventory::{Device, DeviceProcesses, Inventory, MigState};
 use octavo_model::slices::{Region, Slices, words as say};
 
 use crate::devices;
-use crate::settings::Colors;
 use crate::slice_frame::{self, Cell, Coloring, frame};
-use crate::style::Style;
+use crate::style::{Colors, Style};
 use crate::text::{group_by_key, lines, wrap};
 
 /// Prefix of an instance's IDs in every picture; the blank before it may have another color.

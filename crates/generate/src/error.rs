@@ -1,0 +1,33 @@
+//! Reasons why nothing is generated.
+
+use thiserror::Error;
+
+use crate::note::Note;
+
+/// Reason why nothing was generated.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum GenerateError {
+    /// No node can be used.
+    #[error(
+        "no node can be used{}; check the filters and `octavo nodes`",
+        first_note(.0)
+    )]
+    NoNodes(Vec<Note>),
+    /// A limit of the target is exceeded.
+    #[error(
+        "{count} {what} exceed the limit of {limit}; generate for fewer nodes with --type or \
+         --selector"
+    )]
+    TooMany {
+        /// What exceeds the limit.
+        what: &'static str,
+        /// Number of them.
+        count: usize,
+        /// The limit.
+        limit: usize,
+    },
+}
+
+fn first_note(notes: &[Note]) -> String {
+    notes.first().map_or_else(String::new, |note| format!(": {note}"))
+}

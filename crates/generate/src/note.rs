@@ -1,0 +1,144 @@
+//! Notes for users: nodes that are not part of the result, and limitations of it.
+
+use std::fmt;
+
+use octavo_fleet::cluster::Taint;
+use octavo_model::text::first_names;
+
+/// Maximum number of nodes that a note names.
+const MAX_NAMES: usize = 5;
+
+/// Note on a result.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Note {
+    /// Nodes are not part of the result.
+    Excluded {
+        /// The reason.
+        why: Exclusion,
+        /// Names of the nodes.
+        nodes: Vec<String>,
+    },
+    /// A pool is selected by a label of the vendor.
+    VendorLabel {
+        /// Name of the pool.
+        pool: String,
+        /// Key and value of the label.
+        label: String,
+    },
+    /// Labels cannot separate nodes with different layouts.
+    Merged {
+        /// Name of the pool with all of them.
+        pool: String,
+    },
+    /// Workloads do not tolerate a taint.
+    NotTolerated {
+        /// Name of the pool.
+        pool: String,
+        /// The taint.
+        taint: Taint,
+        /// Names of the nodes that have it.
+        nodes: Vec<String>,
+    },
+    /// A quota applies to several types together.
+    SharedResource {
+        /// The resource.
+        resource: String,
+        /// The types.
+        types: Vec<String>,
+    },
+    /// Nodes are counted that accept no pods now.
+    Unavailable {
+        /// Names of the nodes.
+        nodes: Vec<String>,
+    },
+}
+
+/// Reason why a node is not part of the result.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Exclusion {
+    /// It has devices of several types.
+    Mixed,
+    /// The type of its devices is unknown.
+    UnknownType,
+    /// No label names its type.
+    Unlabeled,
+    /// Its type is named by another label than that of the other nodes.
+    OtherLabel(String),
+    /// It offers no accelerator resource.
+    NoResource,
+    /// The API server does not list it.
+    NotInCluster,
+}
+
+impl Note {
+    /// Returns `false` if the reason usually ends without a change of the cluster. Such notes are not part of files,
+    /// which would otherwise differ all the time.
+    pub fn is_permanent(&self) -> bool {
+        match self {
+            Self::Excluded { why: Exclusion::NoResource | Exclusion::NotInCluster, .. }
+            | Self::Unavailable { .. } => false,
+            Self::Excluded { .. }
+            | Self::VendorLabel { .. }
+            | Self::Merged { .. }
+            | Self::NotTolerated { .. }
+            | Self::SharedResource { .. } => true,
+        }
+    }
+}
+
+impl fmt::Display for Note {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Excluded { why, nodes } => {
+                write!(f, "excluded: {}: {why}", first_names(nodes, MAX_NAMES))
+            }
+            Self::VendorLabel { pool, label } => write!(
+                f,
+                "{pool} selects nodes by {label}, because no agent has labeled them with \
+                 octavo.dev/type; the value changes when devices are shared or partitioned"
+            ),
+            Self::Merged { pool } => write!(
+                f,
+                "{pool} has nodes with different layouts, because no label separates them; set \
+                 octavo.dev/layout on each node to separate them"
+            ),
+            Self::NotTolerated { pool, taint, nodes } => write!(
+                f,
+                "{pool} does not tolerate the taint {taint} of {}",
+                first_names(nodes, MAX_NAMES)
+            ),
+            Self::SharedResource { resource, types } => write!(
+                f,
+                "one quota applies to {} together, because all of them offer {resource}; \
+                 `octavo generate kueue` has quotas by type",
+                types.join(", ")
+            ),
+            Self::Unavailable { nodes } => write!(
+                f,
+                "counted although cordoned or not ready: {}",
+                first_names(nodes, MAX_NAMES)
+            ),
+        }
+    }
+}
+
+impl fmt::Display for Exclusion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Mixed => f.write_str("devices of several types, which no label selects alone"),
+            Self::UnknownType => {
+                f.write_str("type unknown; label the node with octavo.dev/type-override")
+            }
+            Self::Unlabeled => f.write_str("no label names the type; run an agent on the node"),
+            Self::OtherLabel(label) => write!(
+                f,
+                "no label {label}, by which the other nodes of the type are selected; run an agent \
+                 on the node"
+            ),
+            Self::NoResource => f.write_str(
+                "no accelerator resource is allocatable; check the device plugin with `octavo doctor`",
+            ),
+            Self::NotInCluster => f.write_str("not in the cluster that the aggregator watches"),
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! Settings of `octavo generate`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueHint};
+use octavo_client::ServerSettings;
+use octavo_generate::kueue::KueueApi;
+use octavo_toolkit::choice::{Choice, choice};
+
+use super::fleet::NodeFilter;
+
+/// Versions of Kueue's API.
+const KUEUE_APIS: &[Choice<KueueApi>] = &[
+    ("v1beta2", "Kueue 0.15 and later", KueueApi::V1Beta2),
+    ("v1beta1", "Kueue 0.14", KueueApi::V1Beta1),
+];
+
+/// Settings of `octavo generate`'s subcommands.
+#[derive(Debug, Clone, Subcommand)]
+pub enum GenerateCommand {
+    /// Generate flavors and queues of Kueue
+    #[command(after_long_help = include_str!("../../help/generate.txt"))]
+    Kueue(KueueSettings),
+    /// Generate quotas and limits of namespaces
+    #[command(after_long_help = include_str!("../../help/generate.txt"))]
+    Quotas(GenerateSettings),
+}
+
+/// Settings of `octavo generate kueue`.
+#[derive(Debug, Clone, Args)]
+pub struct KueueSettings {
+    /// Version of Kueue's API
+    #[arg(
+        long,
+        value_name = "VERSION",
+        default_value = "v1beta2",
+        value_parser = choice(KUEUE_APIS)
+    )]
+    pub kueue_api: KueueApi,
+
+    /// Settings of all generators.
+    #[command(flatten)]
+    pub common: GenerateSettings,
+}
+
+/// Settings of all generators.
+#[derive(Debug, Clone, Args)]
+pub struct GenerateSettings {
+    /// Namespace to generate a queue or quota for; repeat for several
+    #[arg(short, long = "namespace", value_name = "NAMESPACE", value_delimiter = ',')]
+    pub namespaces: Vec<String>,
+
+    /// Names of priority classes to generate, the highest priority first
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub priorities: Vec<String>,
+
+    /// Write one file per kind to this directory, instead of standard output
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub output_dir: Option<PathBuf>,
+
+    /// Compare with the files of --output-dir, and write nothing
+    #[arg(long, requires = "output_dir")]
+    pub check: bool,
+
+    /// Filter.
+    #[command(flatten)]
+    pub filter: NodeFilter,
+
+    /// Aggregator.
+    #[command(flatten)]
+    pub server: ServerSettings,
+}
+
+impl GenerateCommand {
+    /// Returns the common settings.
+    pub fn common(&self) -> &GenerateSettings {
+        match self {
+            Self::Kueue(settings) => &settings.common,
+            Self::Quotas(settings) => settings,
+        }
+    }
+
+    /// Returns the command line that generates the same manifests, without the aggregator and the directory.
+    pub fn command_line(&self) -> String {
+        let (name, api) = match self {
+            Self::Kueue(settings) => ("kueue", Some(settings.kueue_api)),
+            Self::Quotas(_) => ("quotas", None),
+        };
+        let api = api.filter(|api| *api != KueueApi::V1Beta2);
+        let api = api.and_then(|api| KUEUE_APIS.iter().find(|(_, _, known)| *known == api));
+        let common = self.common();
+        let lists = [("namespace", &common.namespaces), ("priorities", &common.priorities)];
+        let lists = lists.map(|(flag, names)| (flag, names.join(",")));
+        let mut flags: Vec<(&str, &str)> =
+            api.iter().map(|(version, _, _)| ("kueue-api", *version)).collect();
+        let given = lists.iter().filter(|(_, names)| !names.is_empty());
+        flags.extend(given.map(|(flag, names)| (*flag, names.as_str())));
+        // The parameters have the names of the flags, except this one.
+        let flag = |name| if name == "layoutState" { "layout-state" } else { name };
+        let filter = common.filter.parameters().into_iter();
+        flags.extend(filter.map(|(name, value)| (flag(name), value)));
+        let flags = flags.into_iter().map(|(flag, value)| format!(" --{flag} {}", quoted(value)));
+        format!("octavo generate {name}{}", flags.collect::<String>())
+    }
+}
+
+/// Quotes a word for shells, if necessary.
+fn quoted(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./=,".contains(c);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::settings::{Command, Invocation, Terminal};
+
+    #[test]
+    fn command_line_repeats_what_determines_the_manifests() {
+        let line = |arguments: &[&str]| {
+            let program = ["octavo", "generate"].iter();
+            let parsed =
+                Invocation::from_arguments(program.chain(arguments), Terminal::Plain).unwrap();
+            let Command::Generate(command) = parsed.command else { panic!("another command") };
+            command.command_line()
+        };
+        assert_eq!(line(&["quotas", "--output-dir=x", "--check"]), "octavo generate quotas");
+        let same = "octavo generate kueue --kueue-api v1beta1 --namespace a,b --priorities high \
+                    --type nvidia-l4-24gb --layout-state none --selector 'a in (b)'";
+        let words = [
+            "kueue",
+            "-n",
+            "a,b",
+            "--priorities=high",
+            "--kueue-api=v1beta1",
+            "-l",
+            "a in (b)",
+            "--type=nvidia-l4-24gb",
+            "--layout-state=none",
+            "--server=https://x",
+        ];
+        assert_eq!(line(&words), same);
+    }
+}
