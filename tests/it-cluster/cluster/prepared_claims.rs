@@ -13,10 +13,11 @@ use std::os::unix::fs::symlink;
 
 use nvml_sim::model::{Process, ProcessKind};
 use octavo_model::inventory::Inventory;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use self::rig::{ClaimRig, ONE};
 use crate::cluster::Api;
+use crate::cluster::nodes::Nodes;
 use crate::process::Program;
 use crate::time_limits::{eventually, until};
 
