@@ -31,6 +31,7 @@ use tokio::sync::watch;
 use tracing::{error, info};
 
 use super::claim_problems::ClaimProblems;
+use crate::usage::ClaimAllocations;
 
 /// The record in the state directory.
 const FILE_NAME: &str = "claims.json";
@@ -255,14 +256,6 @@ impl ClaimStore {
         state.record.as_ref().map(|(_, record)| record.holders(devices)).unwrap_or_default()
     }
 
-    /// Adds the devices of claims to the allocations that the kubelet lists, if it does not list a pod of the claim yet.
-    pub fn add_unlisted(&self, listed: &mut Vec<DeviceAllocation>) {
-        let state = self.lock();
-        let record = state.record.as_ref().map(|(_, record)| record);
-        let unlisted = record.map(|record| record.unlisted_allocations(listed, &self.pool));
-        listed.extend(unlisted.unwrap_or_default());
-    }
-
     /// Adds the targets of claims to those of the layout, whose GPUs claims do not change.
     pub fn with_targets(&self, inventory: &Inventory, layout: &Targets) -> Targets {
         let mut state = self.lock();
@@ -443,6 +436,15 @@ fn health(inventory: &Inventory, pool: &str, faults: &BTreeMap<DeviceName, Strin
         devices: devices.collect(),
         is_known: matches!(inventory.nvml, NvmlState::Ready(_)),
         scanned_at: 0,
+    }
+}
+
+impl ClaimAllocations for ClaimStore {
+    fn add_unlisted(&self, listed: &mut Vec<DeviceAllocation>) {
+        let state = self.lock();
+        let record = state.record.as_ref().map(|(_, record)| record);
+        let unlisted = record.map(|record| record.unlisted_allocations(listed, &self.pool));
+        listed.extend(unlisted.unwrap_or_default());
     }
 }
 
