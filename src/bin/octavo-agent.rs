@@ -120,7 +120,7 @@ async fn operate(
     let applies = partitioning.as_ref().map(|one| one.metrics().clone());
     let liveness = Liveness::new(interval);
     let claims = partitioning.as_ref().and_then(Partitioning::claims);
-    let views = node::observe(settings, &hardware, (pods, claims.clone()), &mut tasks);
+    let views = node::observe(settings, &hardware, (pods, claims), &mut tasks);
     let served = MetricsSources {
         applies: applies.unwrap_or_default(),
         usage: (views.as_ref()).map(|views| node::usage_metrics(settings, views)),

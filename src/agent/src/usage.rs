@@ -12,6 +12,7 @@
 //! not queried again before it returns.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,8 +37,6 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 use tracing::{debug, info, warn};
-
-use crate::dra::claim_store::ClaimStore;
 
 /// Maximum age of the last answer of a source that does not respond any more.
 pub const MAX_STALENESS: Duration = Duration::from_mins(5);
@@ -74,6 +73,12 @@ pub struct RespondingSources {
     pub processes: bool,
 }
 
+/// Devices of resource claims.
+pub trait ClaimAllocations: fmt::Debug + Send + Sync {
+    /// Adds the devices of claims to the allocations that the kubelet lists, if it does not list a pod of the claim yet.
+    fn add_unlisted(&self, listed: &mut Vec<DeviceAllocation>);
+}
+
 /// Observes usage by pod.
 #[derive(Debug)]
 pub struct UsageObserver {
@@ -84,7 +89,7 @@ pub struct UsageObserver {
     usage: watch::Sender<Arc<Usage>>,
     seen: watch::Sender<Arc<UsageObservation>>,
     pods: Option<PodEventsHandle>,
-    claims: Option<Arc<ClaimStore>>,
+    claims: Option<Arc<dyn ClaimAllocations>>,
     guard: Guard,
     xids: BTreeMap<PciAddress, u64>,
     readings: CachedAnswer<Vec<Reading>>,
@@ -166,7 +171,7 @@ impl UsageObserver {
 
     /// Also counts the devices of resource claims whose pods the kubelet does not list yet.
     #[must_use]
-    pub fn with_claims(self, claims: Option<Arc<ClaimStore>>) -> Self {
+    pub fn with_claims(self, claims: Option<Arc<dyn ClaimAllocations>>) -> Self {
         Self { claims, ..self }
     }
 

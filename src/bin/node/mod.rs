@@ -24,7 +24,7 @@ use octavo_agent::sharing::SharingBackend;
 use octavo_agent::sharing::hand_off::{HandOffBackend, HandOffSettings};
 use octavo_agent::sharing::machine::HostPaths;
 use octavo_agent::sink::{LabelSink, StdoutSink};
-use octavo_agent::usage::{UsageChannels, UsageObserver};
+use octavo_agent::usage::{ClaimAllocations, UsageChannels, UsageObserver};
 use octavo_dra::slices::pool_name;
 use octavo_hardware::DriverHandle;
 use octavo_kube::claim_status::ClaimStatusWriter;
@@ -242,6 +242,7 @@ pub(crate) fn observe(
     }
     let engine = settings.engine.clone();
     let (observer, views) = UsageObserver::new(hardware.clone(), engine, interval, pods);
+    let claims = claims.map(|claims| claims as Arc<dyn ClaimAllocations>);
     tasks.spawn(observer.with_claims(claims).run());
     Some(views)
 }

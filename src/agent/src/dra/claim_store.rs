@@ -29,6 +29,7 @@ use tokio::sync::watch;
 use tracing::{error, info};
 
 use super::claim_problems::ClaimProblems;
+use crate::usage::ClaimAllocations;
 
 /// The record in the state directory.
 const FILE_NAME: &str = "claims.json";
@@ -252,24 +253,6 @@ impl ClaimStore {
         state.record.as_ref().map(|(_, record)| record.holders(devices)).unwrap_or_default()
     }
 
-    /// Adds the devices of claims to the allocations that the kubelet lists, if it does not list a pod of the claim yet.
-    /// Removes devices that a claim only monitors.
-    pub fn add_unlisted(&self, listed: &mut Vec<DeviceAllocation>) {
-        let state = self.lock();
-        let Some((_, record)) = &state.record else {
-            return;
-        };
-        let unlisted = record.unlisted_allocations(listed, &self.pool);
-        listed.retain(|one| {
-            let is_device = |device: &DraDevice| {
-                one.device_id.strip_prefix(&self.pool).and_then(|name| name.strip_prefix('/'))
-                    == Some(&*device.name().to_string())
-            };
-            one.claim.as_ref().is_none_or(|claim| !record.only_monitors(claim, is_device))
-        });
-        listed.extend(unlisted);
-    }
-
     /// Returns whether the holder is a claim that only monitors the GPU.
     pub(super) fn is_monitor(&self, holder: &Holder) -> bool {
         let state = self.lock();
@@ -488,6 +471,24 @@ fn health(inventory: &Inventory, state: &StoreState, pool: &str) -> NodeDevices 
         devices: devices.collect(),
         is_known: matches!(inventory.nvml, NvmlState::Ready(_)),
         scanned_at: 0,
+    }
+}
+
+impl ClaimAllocations for ClaimStore {
+    fn add_unlisted(&self, listed: &mut Vec<DeviceAllocation>) {
+        let state = self.lock();
+        let Some((_, record)) = &state.record else {
+            return;
+        };
+        let unlisted = record.unlisted_allocations(listed, &self.pool);
+        listed.retain(|one| {
+            let is_device = |device: &DraDevice| {
+                one.device_id.strip_prefix(&self.pool).and_then(|name| name.strip_prefix('/'))
+                    == Some(&*device.name().to_string())
+            };
+            one.claim.as_ref().is_none_or(|claim| !record.only_monitors(claim, is_device))
+        });
+        listed.extend(unlisted);
     }
 }
 

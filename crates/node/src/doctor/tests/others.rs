@@ -120,9 +120,12 @@ fn resource_claims_are_served_or_the_finding_names_the_cause() {
     let says = |claims: Option<Result<(), String>>, drivers: &[&str], verdict, evidence: &str| {
         let mut node = gpu_node(|_| {});
         node.layout = Ok(Some(LayoutProgress { claims, ..laid(None, None, &[]) }));
-        if let Ok(Some(kubelet)) = &mut node.kubelet {
-            kubelet.claim_drivers = Ok(drivers.iter().map(ToString::to_string).collect());
-        }
+        node.kubelet = Ok(Some(Kubelet {
+            registered: Ok(BTreeMap::new()),
+            allocatable: Ok(None),
+            claim_drivers: Ok(drivers.iter().map(ToString::to_string).collect()),
+            sockets: Ok(BTreeSet::new()),
+        }));
         node.expect_finding(Check::ResourceClaims, verdict, evidence);
     };
     let own = ["gpu.octavo.dev"];
