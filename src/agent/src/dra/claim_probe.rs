@@ -12,14 +12,14 @@ use super::claim_store::ClaimStore;
 
 /// Usage on a node with claims: a prepared claim uses its devices.
 #[derive(Debug)]
-pub struct ClaimProbe {
+pub(crate) struct ClaimProbe {
     inner: Arc<dyn UsageProbe>,
     store: Arc<ClaimStore>,
 }
 
 impl ClaimProbe {
     /// Combines the holders reported by `inner` with the claims in `store`.
-    pub fn new(inner: Arc<dyn UsageProbe>, store: Arc<ClaimStore>) -> Self {
+    pub(crate) fn new(inner: Arc<dyn UsageProbe>, store: Arc<ClaimStore>) -> Self {
         Self { inner, store }
     }
 }

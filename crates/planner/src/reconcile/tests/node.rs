@@ -123,7 +123,7 @@ fn i4_infeasible_target_delays_no_claim_and_no_claim_delays_a_layout() {
             TargetScope::Claims => vec![at(0), at(2)],
             TargetScope::Layout | TargetScope::Mode => vec![at(2)],
         };
-        assert_eq!(case.look(SECOND).change, changed, "{infeasible:?}");
+        assert_eq!(case.reconcile(SECOND).change, changed, "{infeasible:?}");
     }
 }
 
@@ -133,20 +133,20 @@ fn partitions_of_claims_are_not_drift() {
     case.targets.devices[0].scope = TargetScope::Mode;
     for instances in [&[][..], &[(9, 0, &[3][..])], &[(9, 4, &[1, 2])], &[]] {
         case.becomes(instances);
-        assert_eq!(case.look(SECOND), Decision::default(), "{instances:?}");
+        assert_eq!(case.reconcile(SECOND), Decision::default(), "{instances:?}");
         assert_eq!(case.state(), &ApplyState::Ended(ChangeOutcome::Applied));
     }
     // The layout determines the mode.
     set_modes(&mut case.inventory.devices[0], MigMode::Disabled, MigMode::Disabled);
-    let decision = case.look(SECOND);
+    let decision = case.reconcile(SECOND);
     assert_eq!((decision.change, decision.drifted), (vec![at(0)], vec![]));
     case.targets.devices[0].mig = Some(MigTarget::Disabled);
-    assert_eq!(case.look(SECOND), Decision::default());
+    assert_eq!(case.reconcile(SECOND), Decision::default());
     // A mode that is only pending would destroy the partitions at the next reset.
     case.becomes(&[(9, 0, &[3])]);
     case.targets.devices[0].mig = Some(MigTarget::Enabled(Vec::new()));
     set_modes(&mut case.inventory.devices[0], MigMode::Enabled, MigMode::Disabled);
-    assert_eq!(case.look(SECOND).change, [at(0)]);
+    assert_eq!(case.reconcile(SECOND).change, [at(0)]);
 }
 
 fn set_modes(device: &mut Device, current: MigMode, pending: MigMode) {

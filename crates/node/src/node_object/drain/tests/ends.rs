@@ -166,7 +166,7 @@ fn claim_is_awaited_until_the_kubelet_lists_its_pod_which_is_then_evicted() {
     };
     let alone = claimed(holder(HolderDetails::default()));
     let pods = observations(&[pod("notebook")]);
-    let outcome = look(&mut affected(), 1, &blocked(vec![alone]), &pods, false);
+    let outcome = reconcile(&mut affected(), 1, &blocked(vec![alone]), &pods, false);
     assert_eq!(phase(&outcome), "looking");
     assert_eq!(
         waits(&outcome),
@@ -175,7 +175,7 @@ fn claim_is_awaited_until_the_kubelet_lists_its_pod_which_is_then_evicted() {
         ]
     );
     let listed = blocked(vec![claimed(held_by("notebook"))]);
-    let outcome = look(&mut affected(), 1, &listed, &pods, false);
+    let outcome = reconcile(&mut affected(), 1, &listed, &pods, false);
     assert_eq!(reasons(&outcome), ["DrainBegan"]);
 }
 
