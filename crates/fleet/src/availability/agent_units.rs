@@ -253,9 +253,10 @@ fn units(
     }
     let resource = DeviceResource::for_vendor(vendor);
     let uuid = device.and_then(|device| device.uuid.as_ref());
-    let resource = match vendor {
-        Vendor::Nvidia if allocations.serves_claims => GPU_CLASS,
-        _ => resource.map_or(OTHER_RESOURCE, DeviceResource::as_str),
+    let resource = if vendor == Vendor::Nvidia && allocations.serves_claims {
+        GPU_CLASS
+    } else {
+        resource.map_or(OTHER_RESOURCE, DeviceResource::as_str)
     };
     let amd = device.and_then(|device| device.amd.as_ref()).filter(|amd| amd.is_partitioned());
     let (shape, memory) = match amd {
