@@ -14,14 +14,12 @@ mod rules;
 pub mod slices;
 
 pub use device::{DeviceName, DraDevice, DraDeviceKind, devices};
+pub use octavo_model::claim::DRIVER;
 pub use pool_update::{
     PoolUpdate, SHARES, dropped_fields, has_shared_devices, without_shared_devices,
 };
 pub use readings::LastReadings;
 pub use rules::ClaimRules;
-
-/// Name of the driver: in `ResourceSlices`, in the results of claims and at the kubelet.
-pub const DRIVER: &str = "gpu.octavo.dev";
 
 #[cfg(test)]
 mod tests_support;

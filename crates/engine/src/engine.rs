@@ -16,7 +16,7 @@ use octavo_model::holder::Holder;
 use octavo_model::id::PciAddress;
 use octavo_model::inventory::Inventory;
 use octavo_model::reason::Reason;
-use octavo_planner::layout::{Targets, current_target};
+use octavo_planner::layout::{TargetScope, Targets, current_target};
 use octavo_planner::plan::Policy;
 use octavo_planner::reconcile::{
     ApplyRecord, ChangeHistory, ChangeRequest, Decision, DeviceLayoutStatus, DriftPolicy,
@@ -303,6 +303,7 @@ impl Engine {
                     && task.decision.finish.contains(&target.pci)
                 {
                     target.mig = Some(entry.target.clone());
+                    target.scope = TargetScope::Layout;
                 }
                 let device = task.inventory.device(target.pci);
                 let has = || device.and_then(|device| current_target(device.mig.state()?));

@@ -149,8 +149,13 @@ fn own_entries(claim: &ResourceClaim) -> Vec<AllocatedDeviceStatus> {
     let status = claim.status.iter();
     let devices = status.flat_map(|status| status.devices.iter().flatten());
     let mut own: Vec<_> = devices.filter(|device| device.driver == DRIVER).cloned().collect();
-    own.sort_by(|one, other| (&one.pool, &one.device).cmp(&(&other.pool, &other.device)));
+    own.sort_by(|one, other| place(one).cmp(&place(other)));
     own
+}
+
+/// Returns what identifies an entry among those of this driver. Source: Kubernetes `api/resource/v1`, keys of the list.
+fn place(entry: &AllocatedDeviceStatus) -> (&str, &str, Option<&str>) {
+    (&entry.pool, &entry.device, entry.share_id.as_deref())
 }
 
 /// Returns the entries to write for the devices that the claim is allocated. The time of a condition changes only with it.
@@ -167,15 +172,20 @@ fn entries(
         results.iter().any(|result| {
             let place = (result.driver.as_str(), &result.pool, result.device.as_str());
             place == (DRIVER, &device.pool, device.device.as_str())
+                && result.share_id == device.share
         })
     });
     let mut entries: Vec<_> = allocated
         .map(|device| {
-            let before = present.iter().find(|one| one.device == device.device.as_str());
+            let before = present
+                .iter()
+                .find(|one| one.device == device.device.as_str() && one.share_id == device.share);
             entry(device, before, now)
         })
         .collect();
-    entries.sort_by(|one, other| (&one.pool, &one.device).cmp(&(&other.pool, &other.device)));
+    entries.sort_by(|one, other| place(one).cmp(&place(other)));
+    // A claim can have one device twice: with and without administrative access.
+    entries.dedup_by(|one, other| place(one) == place(other));
     entries
 }
 
@@ -210,7 +220,7 @@ fn entry(
         }]),
         data: device.data.as_ref().map(|data| RawExtension(json!(data))),
         network_data: None,
-        share_id: None,
+        share_id: device.share.clone(),
     }
 }
 
@@ -237,7 +247,24 @@ mod tests {
     }
 
     fn device(name: &str, problem: Option<DeviceProblem>) -> DeviceStatus {
-        DeviceStatus { pool: "p".to_owned(), device: name.parse().unwrap(), problem, data: None }
+        let (pool, device) = ("p".to_owned(), name.parse().unwrap());
+        DeviceStatus { pool, device, share: None, problem, data: None }
+    }
+
+    #[test]
+    fn each_share_of_a_device_has_one_entry() {
+        let result = |share: &str| json!({"request": "gpu", "driver": DRIVER, "pool": "p", "device": "gpu-a", "shareID": share});
+        let claim: ResourceClaim = serde_json::from_value(json!({
+            "metadata": {"name": "train", "uid": "uid-1"}, "spec": {},
+            "status": {"allocation": {"devices": {"results": [result("2"), result("1")]}}},
+        }))
+        .unwrap();
+        let share =
+            |name: &str| DeviceStatus { share: Some(name.to_owned()), ..device("gpu-a", None) };
+        let devices = [share("2"), share("1"), share("1"), share("3"), device("gpu-a", None)];
+        let entries = entries(&devices, &claim, &[], at(1_000));
+        let shares: Vec<_> = entries.iter().map(|one| one.share_id.as_deref()).collect();
+        assert_eq!(shares, [Some("1"), Some("2")]);
     }
 
     #[test]

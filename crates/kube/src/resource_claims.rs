@@ -86,10 +86,12 @@ fn allocated(
         name == driver || (name == NVIDIA_DRIVER && results.iter().all(|one| one.driver != name))
     };
     let own: Vec<_> = results.iter().filter(|result| result.driver == driver).collect();
+    // The configuration of another claim with this name must not prevent the release of the claim that ended.
+    let is_checked = uid == key.uid && !own.is_empty();
     let configs = allocation.config.unwrap_or_default();
     let opaque = configs.iter().enumerate();
     let opaque = opaque.filter_map(|(index, config)| Some((index, config.opaque.as_ref()?)));
-    for (index, config) in opaque.filter(|(_, one)| !own.is_empty() && is_ours(&one.driver)) {
+    for (index, config) in opaque.filter(|(_, one)| is_checked && is_ours(&one.driver)) {
         check_config(index, &config.parameters.0).map_err(|source| {
             ResourceClaimError::OpaqueConfig { driver: config.driver.clone(), source }
         })?;
@@ -137,14 +139,16 @@ mod tests {
             is_admin: false,
         };
         assert_eq!(read.devices, [device]);
-        let with = |result: Value, config: Value| {
+        let read = |key: &ClaimKey, result: Value, config: Value| {
             let allocation = json!({"devices": {"results": [result], "config": [config]}});
             let claim = json!({
                 "metadata": {"name": "train", "uid": "uid-1"}, "spec": {},
                 "status": {"allocation": allocation},
             });
-            allocated(serde_json::from_value(claim).unwrap(), &key, "gpu.octavo.dev")
+            allocated(serde_json::from_value(claim).unwrap(), key, "gpu.octavo.dev")
         };
+        let current = ClaimKey { uid: "uid-1".parse().unwrap(), ..key.clone() };
+        let with = |result: Value, config: Value| read(&current, result, config);
         let result = |driver: &str, admin: bool| json!({"request": "gpu", "driver": driver, "pool": "p", "device": "gpu-a", "adminAccess": admin, "shareID": "1f"});
         let config = |driver: &str| json!({"source": "FromClaim", "opaque": {"driver": driver, "parameters": {"kind": "GpuConfig"}}});
         let admin = with(result("gpu.octavo.dev", true), config("net.example.com")).unwrap();
@@ -158,6 +162,9 @@ mod tests {
             assert_eq!(named, driver);
             let reason = "config[0].opaque.parameters: missing field `apiVersion`";
             assert_eq!(source.to_string(), reason);
+            // The claim of `key` ended, and another one has its name.
+            let other = read(&key, result("gpu.octavo.dev", false), config(driver)).unwrap();
+            assert_eq!(other.key, current);
         }
         let foreign = with(result("gpu.nvidia.com", false), config("gpu.nvidia.com")).unwrap();
         assert_eq!(foreign.devices, []);

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use jiff::Timestamp;
-use octavo_model::claim::ClaimRef;
+use octavo_model::claim::{ClaimRef, DRIVER};
 pub use octavo_model::holder::DeviceAllocation;
 use octavo_node::sharing::ledger::RESTART_TIMEOUT;
 use thiserror::Error;
@@ -27,7 +27,7 @@ use crate::unix_channel::{self, ConnectError};
 /// Prefix of NVIDIA's resource names, such as `nvidia.com/gpu` and `nvidia.com/mig-1g.10gb`.
 const NVIDIA_RESOURCE_PREFIX: &str = "nvidia.com/";
 /// DRA drivers that allocate GPUs and partitions to resource claims: NVIDIA's and Octavo's. Source: dra-driver-nvidia-gpu.
-const DRA_DRIVERS: [&str; 2] = ["gpu.nvidia.com", "gpu.octavo.dev"];
+const DRA_DRIVERS: [&str; 2] = ["gpu.nvidia.com", DRIVER];
 /// Size limit of a response in bytes. A node's few hundred pods take some ten kilobytes. The socket belongs to root, so
 /// the limit protects against errors and not against attacks.
 const MAX_RESPONSE_BYTES: usize = 4 << 20;

@@ -9,6 +9,9 @@ use utoipa::ToSchema;
 
 use crate::id::{ParseError, is_label_name};
 
+/// Name of Octavo's DRA driver: in `ResourceSlices`, in the results of claims and at the kubelet.
+pub const DRIVER: &str = "gpu.octavo.dev";
+
 /// UID of a resource claim: at most 63 lowercase letters, digits and `-`, so that it is valid in a file name and in a
 /// CDI device name.
 #[derive(

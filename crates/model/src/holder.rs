@@ -119,8 +119,8 @@ pub fn merge_holders(mut named: Vec<Holder>, open: Vec<Holder>) -> Vec<Holder> {
 }
 
 /// Holders for texts: without allocations to a pod if a process of the pod on the same device is listed. The process gets
-/// the name of the container, and the resource claim, if all these allocations have the same. Decisions need all holders: another container of the
-/// pod may have no process yet.
+/// the name of the container, and the resource claim, if all these allocations have the same. Decisions need all holders:
+/// another container of the pod may have no process yet.
 pub fn without_repeated_pods(holders: &[Holder]) -> Vec<Holder> {
     let repeated = |one: &Holder| holders.iter().any(|process| one.is_repeated_by(process));
     let mut shown: Vec<Holder> = holders.iter().filter(|one| !repeated(one)).cloned().collect();

@@ -51,7 +51,7 @@ pub struct Partitioning {
     usage_probe: Arc<dyn UsageProbe>,
     /// Gate of the built-in device plugin, which runs only if no other agent owns the node.
     gate: Option<Arc<AllocationGate>>,
-    /// Resource claims, which change GPUs that no layout covers.
+    /// Resource claims, which change GPUs whose partitions no layout determines.
     claims: Option<Arc<ClaimStore>>,
     layout_file: LayoutFile,
     choices: LayoutChoices,
@@ -120,7 +120,7 @@ impl Partitioning {
         Self { usage_probe: Arc::new(probe), gate: Some(gate), ..self }
     }
 
-    /// Lets resource claims change the GPUs that no layout covers.
+    /// Lets resource claims change the GPUs whose partitions no layout determines.
     #[must_use]
     pub fn with_claims(self, claims: Arc<ClaimStore>) -> Self {
         let probe = ClaimProbe::new(self.usage_probe, Arc::clone(&claims));

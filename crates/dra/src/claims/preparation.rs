@@ -338,7 +338,7 @@ fn shares_hardware(one: &DraDevice, other: &DraDevice) -> bool {
     one.pci == other.pci && overlaps
 }
 
-/// Refuses a device that is not idle, or may not be.
+/// Refuses a device that is in use, or whose use is unknown.
 fn check_idle(
     device: &DraDevice,
     node: NodeState<'_>,

@@ -22,6 +22,8 @@ pub struct DeviceStatus {
     pub pool: String,
     /// Its name.
     pub device: DeviceName,
+    /// ID of the share, of a device that several claims can share.
+    pub share: Option<String>,
     /// Reason why the device is not ready; `None` if it is.
     pub problem: Option<DeviceProblem>,
     /// Identity of the device on the node; `None` if it does not exist.
@@ -79,7 +81,8 @@ impl PreparedClaims {
                         problem(&one.device, inventory, faults).map(DeviceProblem::Unhealthy)
                     }
                 };
-                DeviceStatus { pool: pool.to_owned(), device, problem, data }
+                let share = one.share.clone();
+                DeviceStatus { pool: pool.to_owned(), device, share, problem, data }
             });
             let key = ClaimKey {
                 uid: uid.clone(),

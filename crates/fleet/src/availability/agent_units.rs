@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use octavo_model::claim::DRIVER;
 use octavo_model::id::{GpuUuid, MigUuid, TypeName};
 use octavo_model::inventory::{Amd, Device, Inventory, Vendor};
 use octavo_model::quantity::Mebibytes;
@@ -19,13 +20,13 @@ use crate::summary::{DeviceSummary, Occupancy};
 /// Units that an agent reports.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct AgentUnits {
-    /// Ordered by resource, then by type, each once.
+    /// Ordered by resource, shape and type, each once.
     pub units: Vec<UnitCounts>,
     /// Devices that could be repartitioned: groups of identical devices with their count.
     pub(super) idle: Vec<(Option<TypeName>, Arc<IdleDevice>, u32)>,
     /// Devices whose idle instances prevent a larger one, in the order of the inventory.
     pub fragmented: Vec<FragmentedDevice>,
-    /// Whether the agent allocates the devices to resource claims. The resources are then names of device classes.
+    /// True if the agent allocates the devices to resource claims. The resources are then names of device classes.
     pub serves_claims: bool,
 }
 
@@ -84,12 +85,14 @@ pub struct AgentReport<'a> {
 struct Allocations<'a> {
     held: BTreeMap<&'a str, BTreeSet<&'a ShareId>>,
     sliced: BTreeMap<&'a str, (&'a ResourceName, u32)>,
-    /// Whether resource claims are allocated the devices.
+    /// True if the agent allocates the devices to resource claims.
     serves_claims: bool,
+    /// True if claims may hold any device, because the agent does not report the use.
+    is_use_unknown: bool,
 }
 
-/// Class of whole GPUs. Source: the chart.
-const GPU_CLASS: &str = "gpu.octavo.dev";
+/// Class of whole GPUs, which has the name of the driver. Source: the chart.
+const GPU_CLASS: &str = DRIVER;
 /// Class of MIG partitions. Source: the chart.
 const MIG_CLASS: &str = "mig.octavo.dev";
 
@@ -105,7 +108,7 @@ impl AgentUnits {
     ) -> Self {
         let allocations = Allocations::of(reported);
         let held: BTreeSet<&str> = allocations.held.keys().copied().collect();
-        let mut all: BTreeMap<(String, Option<TypeName>), UnitCounts> = BTreeMap::new();
+        let mut all: BTreeMap<(String, Shape, Option<TypeName>), UnitCounts> = BTreeMap::new();
         let summaries = DeviceSummary::all(inventory);
         let devices = inventory.devices.iter().map(Some);
         // Devices that only the Neuron driver reports come last and are not in `inventory.devices`.
@@ -113,9 +116,9 @@ impl AgentUnits {
         let mut seen = Self { serves_claims: allocations.serves_claims, ..Self::default() };
         for (summary, device) in summaries.iter().zip(devices) {
             for one in units(summary, device, &allocations) {
-                let key = (one.resource.clone(), summary.type_name.clone());
+                let key = (one.resource.clone(), one.shape.clone(), summary.type_name.clone());
                 let counts = all.entry(key);
-                counts.or_insert_with_key(|(_, of)| UnitCounts::new(&one, of.clone())).add(&one);
+                counts.or_insert_with_key(|(_, _, of)| UnitCounts::new(&one, of.clone())).add(&one);
             }
             // Claims determine the partitions of a device that they are allocated.
             let free = device
@@ -190,8 +193,9 @@ impl UnitCounts {
 impl<'a> Allocations<'a> {
     fn of(reported: AgentReport<'a>) -> Self {
         let is_dra = |sharing: &SharingStatus| sharing.mode == DeviceProvider::Dra;
-        let mut all =
-            Self { serves_claims: reported.sharing.is_some_and(is_dra), ..Self::default() };
+        let serves_claims = reported.sharing.is_some_and(is_dra);
+        let is_use_unknown = serves_claims && reported.usage.is_none();
+        let mut all = Self { serves_claims, is_use_unknown, ..Self::default() };
         let devices = reported.usage.into_iter().flat_map(|usage| &usage.devices);
         for unit in devices.flat_map(|device| &device.units) {
             for id in unit.tenants.iter().flat_map(|tenant| &tenant.ids) {
@@ -212,7 +216,10 @@ impl<'a> Allocations<'a> {
     }
 
     /// Units that pods can request: the device or partition itself, or its time slices.
-    fn units(&self, uuid: Option<&str>, whole: UnitGroup) -> Vec<UnitGroup> {
+    fn units(&self, uuid: Option<&str>, mut whole: UnitGroup) -> Vec<UnitGroup> {
+        if self.is_use_unknown && whole.unit_state == UnitState::Free {
+            whole.unit_state = UnitState::Unknown;
+        }
         let held = uuid.and_then(|uuid| self.held.get(uuid));
         let held = held.map_or(0, |ids| u64::try_from(ids.len()).unwrap_or(u64::MAX));
         let Some((name, replicas)) = uuid.and_then(|uuid| self.sliced.get(uuid)) else {
@@ -280,11 +287,12 @@ fn units(
     allocations.units(uuid.map(GpuUuid::as_str), whole)
 }
 
-/// Shape of the partitions of a device, named like the resources of AMD's device plugin: `cpx_nps4`.
+/// Shape of the partitions of a device, named like the resources of AMD's device plugin: `cpx_nps4`. [`Shape::Device`] if
+/// no mode can be read.
 fn amd_shape(amd: &Amd) -> Shape {
     let modes = [&amd.compute, &amd.memory].into_iter().flatten();
     let modes: Vec<String> = modes.map(|mode| mode.current.to_lowercase()).collect();
-    Shape::AmdPartition(modes.join("_"))
+    if modes.is_empty() { Shape::Device } else { Shape::AmdPartition(modes.join("_")) }
 }
 
 fn partitions(device: &Device, allocations: &Allocations<'_>) -> Vec<UnitGroup> {
@@ -362,173 +370,4 @@ impl UnitCounts {
 }
 
 #[cfg(test)]
-mod tests {
-    use octavo_model::examples::{gpu, process};
-    use octavo_model::inventory::{Driver, Mig, NvmlState};
-    use octavo_model::resource::ShareId;
-    use octavo_model::sharing_status::{Health, ResourceStatus, UnitStatus};
-    use octavo_node::sharing::usage::{DeviceUsage, Tenant, UnitUsage};
-
-    use super::*;
-
-    const UUID: &str = "GPU-5fd4087b-86f3-7a43-b711-4771313afc50";
-
-    fn inventory(device: Device) -> Inventory {
-        Inventory {
-            nvml: NvmlState::Ready(Driver { version: "570.133.20".parse().unwrap(), cuda: None }),
-            devices: vec![device],
-            ..Inventory::default()
-        }
-    }
-
-    fn seen(device: Device, usage: Option<&Usage>) -> (u64, u64, u64) {
-        let reported = AgentReport { usage, sharing: None };
-        let seen = AgentUnits::from_inventory(
-            &inventory(device),
-            reported,
-            &mut PotentialCache::default(),
-        );
-        let units = &seen.units[0];
-        assert_eq!(
-            (units.resource.as_str(), units.total, seen.units.len()),
-            ("nvidia.com/gpu", 1, 1)
-        );
-        (units.free, units.in_use, units.unknown_use())
-    }
-
-    fn device() -> Device {
-        Device { uuid: Some(UUID.parse().unwrap()), mig: Mig::NotCapable, ..gpu() }
-    }
-
-    /// Usage in which one container holds these units of the device.
-    fn held<const N: usize>(ids: [ShareId; N]) -> Usage {
-        Usage {
-            devices: vec![DeviceUsage {
-                pci: device().pci,
-                name: "GPU 0".to_owned(),
-                memory: None,
-                utilization: None,
-                power_watts: None,
-                temperature_celsius: None,
-                units: vec![UnitUsage {
-                    uuid: UUID.to_owned(),
-                    gpu_instance: None,
-                    compute_instance: None,
-                    profile: None,
-                    resource: None,
-                    replicas: None,
-                    fair_share: None,
-                    memory: None,
-                    tenants: vec![Tenant { ids: ids.into(), ..Tenant::default() }],
-                    utilization: None,
-                    unattributed: None,
-                    exhausted_in: None,
-                    is_nearly_exhausted: false,
-                }],
-            }],
-            missing: Vec::new(),
-            ..Usage::default()
-        }
-    }
-
-    /// Report in which the device is time-sliced.
-    fn sliced(state: &str, replicas: u32) -> SharingStatus {
-        let unit =
-            UnitStatus { uuid: UUID.to_owned(), replicas: Some(replicas), health: Health::Healthy };
-        SharingStatus {
-            state: octavo_model::reported::Reported::parse(state),
-            resources: vec![ResourceStatus {
-                name: ResourceName::gpu(),
-                wanted: replicas.into(),
-                allocatable: None,
-                units: vec![unit],
-            }],
-            ..SharingStatus::default()
-        }
-    }
-
-    #[test]
-    fn allocated_unit_is_in_use_without_process() {
-        let usage = held([ShareId::whole(UUID)]);
-        assert_eq!(seen(device(), None), (1, 0, 0));
-        assert_eq!(seen(device(), Some(&usage)), (0, 1, 0));
-    }
-
-    #[test]
-    fn units_of_resource_claims_have_the_name_of_their_class() {
-        let sharing =
-            SharingStatus { mode: DeviceProvider::Dra.into(), ..SharingStatus::default() };
-        let usage = held([ShareId::whole(UUID)]);
-        let of = |usage: Option<&Usage>| {
-            let reported = AgentReport { usage, sharing: Some(&sharing) };
-            let inventory = inventory(device());
-            let known = &mut PotentialCache::default();
-            let seen = AgentUnits::from_inventory(&inventory, reported, known);
-            assert!(seen.serves_claims && seen.idle.is_empty());
-            let units = seen.units.into_iter().next().unwrap();
-            (units.resource, units.total, units.in_use, units.free)
-        };
-        assert_eq!(of(None), (GPU_CLASS.to_owned(), 1, 0, 1));
-        assert_eq!(of(Some(&usage)), (GPU_CLASS.to_owned(), 1, 1, 0));
-    }
-
-    #[test]
-    fn time_sliced_device_has_one_unit_per_replica() {
-        let usage = held([ShareId::replica(UUID, 0), ShareId::replica(UUID, 1)]);
-        let mut busy = device();
-        busy.processes = vec![process(7, None, None)];
-        let of = |sharing: &SharingStatus| {
-            let reported = AgentReport { usage: Some(&usage), sharing: Some(sharing) };
-            let seen = AgentUnits::from_inventory(
-                &inventory(busy.clone()),
-                reported,
-                &mut PotentialCache::default(),
-            );
-            let units = seen.units.into_iter().next().unwrap();
-            (units.shape, units.total, units.in_use, units.free)
-        };
-        assert_eq!(of(&sliced("sharing-in-force", 3)), (Shape::TimeSlice, 3, 2, 1));
-        // Another GPU of the node is lost, and all healthy units are offered.
-        let mut partly = sliced("sharing-not-in-force", 3);
-        partly.resources[0].allocatable = Some(3);
-        assert_eq!(of(&partly), (Shape::TimeSlice, 3, 2, 1));
-        // A layout that is not applied yet does not count.
-        assert_eq!(of(&sliced("sharing-pending", 3)), (Shape::Device, 1, 1, 0));
-    }
-
-    #[test]
-    fn i10_replicas_are_counted_without_a_list() {
-        let sharing = sliced("sharing-in-force", u32::MAX);
-        let counted = |device: Device, usage: Option<&Usage>| {
-            let reported = AgentReport { usage, sharing: Some(&sharing) };
-            let seen = AgentUnits::from_inventory(
-                &inventory(device),
-                reported,
-                &mut PotentialCache::default(),
-            );
-            let [units] = seen.units.as_slice() else {
-                panic!("{:?}", seen.units);
-            };
-            assert_eq!(units.total, u64::from(u32::MAX));
-            (units.free, units.in_use, units.unknown_use())
-        };
-        let all = u64::from(u32::MAX);
-        let usage = held([ShareId::replica(UUID, 0), ShareId::replica(UUID, 1)]);
-        assert_eq!(counted(device(), None), (all, 0, 0));
-        assert_eq!(counted(device(), Some(&usage)), (all - 2, 2, 0));
-        // Allocated slices are in use even where the processes of the device are unknown.
-        let mut silent = device();
-        silent.record_unknown_users("no permission".to_owned());
-        assert_eq!(counted(silent, Some(&usage)), (0, 2, all - 2));
-    }
-
-    #[test]
-    fn unknown_processes_are_not_idle() {
-        let mut busy = device();
-        busy.processes = vec![process(7, None, None)];
-        assert_eq!(seen(busy, None), (0, 1, 0));
-        let mut silent = device();
-        silent.record_unknown_users("no permission".to_owned());
-        assert_eq!(seen(silent, None), (0, 0, 1));
-    }
-}
+mod tests;

@@ -234,8 +234,8 @@ impl<'a> CountBuilder<'a> {
         }
         if why.is_none() {
             self.add_potential(&node, agent.seen, |resource| {
-                let mut all = agent.seen.units.iter();
-                all.find(|units| units.resource == resource).map_or(0, |units| units.free)
+                let all = agent.seen.units.iter().filter(|units| units.resource == resource);
+                all.map(|units| units.free).fold(0, u64::saturating_add)
             });
         }
     }
@@ -243,8 +243,12 @@ impl<'a> CountBuilder<'a> {
     /// Counts an agent's units on a node that offers no accelerator resource. Units that pods still hold are already
     /// counted.
     fn add_unoffered_units(&mut self, agent: &AgentNode<'_>, held: &Amounts) {
+        let mut counted: BTreeMap<&str, u64> = BTreeMap::new();
         for units in &agent.seen.units {
-            let held = held.get(&units.resource);
+            // Units of several shapes and types can have one resource.
+            let counted = counted.entry(&units.resource).or_default();
+            let held = held.get(&units.resource).saturating_sub(*counted).min(units.total);
+            *counted = counted.saturating_add(held);
             let row = self.row(&units.key());
             row.nodes = row.nodes.saturating_add(u32::from(held == 0));
             let share = NodeShare::new(&agent.name.into(), units.total, 0);
@@ -264,19 +268,24 @@ impl<'a> CountBuilder<'a> {
         let reported = of.node.capacity.accelerators().chain(of.node.allocatable.accelerators());
         let mut resources: BTreeSet<&str> = reported.map(|(name, _)| name).collect();
         let is_offered = !resources.is_empty();
-        // Pods can hold resources that the node no longer reports.
-        resources.extend(of.held.accelerators().map(|(name, _)| name));
+        let agent = of.agent.filter(|agent| !agent.is_stale);
+        let serves_claims = agent.is_some_and(|agent| agent.seen.serves_claims);
+        // Pods can hold resources that the node no longer reports. Extended resources that Kubernetes allocates by claims
+        // are units of the agent.
+        if is_offered || !serves_claims {
+            resources.extend(of.held.accelerators().map(|(name, _)| name));
+        }
         let budget = resources.into_iter();
         let budget: BTreeMap<&str, u64> =
             budget.map(|name| (name, self.add_resource(of, name, names))).collect();
-        let Some(agent) = of.agent.filter(|agent| !agent.is_stale) else {
+        let Some(agent) = agent else {
             return;
         };
         if is_offered && can_take_pods(of) {
             self.add_potential(&of.name, agent.seen, |resource| {
                 budget.get(resource).copied().unwrap_or(0)
             });
-        } else if !is_offered && agent.seen.serves_claims {
+        } else if !is_offered && serves_claims {
             let why = unavailable_reason(of.node, NVIDIA_GPU_RESOURCE, of.agent_state());
             self.add_claim_units(agent, why);
         } else if !is_offered {
@@ -284,8 +293,7 @@ impl<'a> CountBuilder<'a> {
         }
     }
 
-    /// Counts the units of a node whose devices resource claims are allocated; `why` is the reason why no further claim can
-    /// be.
+    /// Counts the units of a node that serves resource claims. `why` is the reason why it accepts no further claim.
     fn add_claim_units(&mut self, agent: &AgentNode<'_>, why: Option<UnavailableReason>) {
         for units in &agent.seen.units {
             let row = self.row(&units.key());

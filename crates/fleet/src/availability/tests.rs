@@ -177,7 +177,8 @@ fn unavailable_units_are_not_free() {
 fn devices_that_claims_hold_are_not_free() {
     let claims = AgentUnits { serves_claims: true, ..seen(&[(H200, "gpu.octavo.dev", 8)]) };
     let line = |node: ClusterNode| {
-        let all = snapshot(vec![node], Vec::new());
+        // The unit of a pod that requests an extended resource is that of its claim.
+        let all = snapshot(vec![node], vec![pod("runs", Some("a"), GPU, 1)]);
         lines(&counted(&[agent("a", &claims)], Some(&all))).concat()
     };
     assert_eq!(
@@ -190,6 +191,16 @@ fn devices_that_claims_hold_are_not_free() {
         line(cordoned),
         "nvidia-h200-141gb gpu.octavo.dev device: 8/8 taken 1 free 0 cordoned 7"
     );
+}
+
+#[test]
+fn unoffered_units_of_two_shapes_are_not_both_held() {
+    let mut units = seen(&[(H200, GPU, 4), (H200, GPU, 2)]);
+    units.units[1].shape = Shape::TimeSlice;
+    let all = snapshot(vec![node("a", &[], 0)], vec![pod("runs", Some("a"), GPU, 5)]);
+    let missing = lines(&counted(&[agent("a", &units)], Some(&all)));
+    let of = |line: &String| line.rsplit_once("plugin-missing ").map(|(_, count)| count.to_owned());
+    assert_eq!(missing.iter().filter_map(of).collect::<Vec<_>>(), ["1"], "{missing:?}");
 }
 
 #[test]

@@ -3,12 +3,11 @@
 
 use std::collections::BTreeSet;
 
+use octavo_model::claim::DRIVER;
+
 use super::drivers::NVIDIA;
 use super::facts::Facts;
 use super::{Check, Finding};
-
-/// The agent's DRA driver.
-pub(super) const DRIVER: &str = "gpu.octavo.dev";
 
 const NO_SERVICE: &str = "no agent serves resource claims on this node";
 

@@ -78,7 +78,7 @@ pub struct LayoutProgress {
     pub devices: Vec<LayoutDevice>,
     /// Changes that started and are not known to have finished, and unreadable journals, as descriptions for users.
     pub journal: Vec<String>,
-    /// Whether a running agent serves resource claims, or why it cannot; `None` if it does not, or no agent runs.
+    /// Result of serving resource claims; `None` if no running agent serves them.
     pub claims: Option<Result<(), String>>,
 }
 

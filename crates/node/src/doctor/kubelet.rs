@@ -30,7 +30,7 @@ const VENDOR_PATHS: [VendorPath; 3] = [
         driver: NVIDIA,
         resources: "nvidia.com/",
         sockets: &["nvidia", "octavo-"],
-        claims: &["gpu.nvidia.com", super::claims::DRIVER],
+        claims: &["gpu.nvidia.com", octavo_model::claim::DRIVER],
         plugin: "install NVIDIA's device plugin (part of GPU Operator), or use the agent's \
                  built-in one (--sharing embedded). If its DaemonSet exists but has no pod on \
                  this node, run `kubectl label node NODE \

@@ -29,6 +29,7 @@ mod attribution;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
+use octavo_model::claim::DRIVER;
 use octavo_model::holder::DeviceAllocation;
 use octavo_model::process_origin::ProcessOrigin;
 use octavo_model::quantity::Mebibytes;
@@ -148,7 +149,7 @@ fn report_unknown_allocations(
 
 /// Returns whether a resource consists of GPUs or partitions, by its name: NVIDIA has others, such as network cards.
 fn is_of_gpus(resource: &str) -> bool {
-    matches!(resource, "gpu.nvidia.com" | "gpu.octavo.dev")
+    matches!(resource, "gpu.nvidia.com" | DRIVER)
         || resource.starts_with("nvidia.com/gpu")
         || resource.starts_with("nvidia.com/mig-")
 }

@@ -73,8 +73,15 @@ impl ApplyRecord {
             };
             let target = targets.devices.iter_mut().find(|target| target.pci == pci);
             match target {
-                Some(target) if target.mig.is_some() => {}
-                Some(target) => target.mig = Some(entry.target.clone()),
+                Some(target) => {
+                    let state = inventory.device(pci).and_then(|device| device.mig.state());
+                    let mode = entry.target.mode();
+                    let agrees = target.mig.as_ref().is_none_or(|mig| mig.mode() == mode);
+                    if agrees && target.partitioning(state).is_none() {
+                        target.mig = Some(entry.target.clone());
+                        target.scope = TargetScope::Layout;
+                    }
+                }
                 None => targets.devices.push(entry.as_target()),
             }
         }

@@ -7,6 +7,7 @@ use octavo_kubelet::device_plugin::AllocationBlock;
 use octavo_model::holder::Holder;
 use octavo_model::id::PciAddress;
 use octavo_model::inventory::Device;
+use octavo_toolkit::error::chain;
 
 use super::claim_store::ClaimStore;
 
@@ -26,7 +27,7 @@ impl ClaimProbe {
 
 impl UsageProbe for ClaimProbe {
     fn holders(&self, devices: &[Device]) -> Result<Vec<Holder>, String> {
-        let claims = self.store.holders(devices);
+        let claims = self.store.holders(devices).map_err(|error| chain(&error))?;
         let mut all = self.inner.holders(devices)?;
         all.retain(|holder| !self.store.is_monitor(holder));
         // A claim is listed without its pods only if the kubelet lists none of them yet.

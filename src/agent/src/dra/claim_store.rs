@@ -1,8 +1,9 @@
 //! Claims of this node, shared by the kubelet plugin and the node's loop: the durable record, the instances to create,
 //! and the results of the engine's rounds.
 
+mod record_file;
+
 use std::collections::{BTreeMap, BTreeSet};
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -12,7 +13,7 @@ use octavo_dra::claims::{
     PreparedClaims, ReleasePolicy,
 };
 use octavo_dra::{ClaimRules, DeviceName, DraDevice};
-use octavo_engine::durable::{self, DurableError};
+use octavo_engine::durable::DurableError;
 use octavo_kubelet::dra::{DeviceHealth, NodeDevices};
 use octavo_model::claim::{ClaimKey, ClaimUid};
 use octavo_model::holder::{DeviceAllocation, Holder};
@@ -23,26 +24,13 @@ use octavo_planner::layout::Targets;
 use octavo_planner::reconcile::NodeLayoutStatus;
 use octavo_toolkit::desired::{send_if_changed, update};
 use octavo_toolkit::error::chain;
-use octavo_toolkit::files::{self, ReadError};
 use thiserror::Error;
 use tokio::sync::watch;
-use tracing::{error, info};
+use tracing::info;
 
+use self::record_file::{COPY_FILE_NAME, FILE_NAME, read, save};
 use super::claim_problems::ClaimProblems;
 use crate::usage::ClaimAllocations;
-
-/// The record in the state directory.
-const FILE_NAME: &str = "claims.json";
-/// A copy of the record, for a disk that damages or loses one file.
-const COPY_FILE_NAME: &str = "claims.copy";
-/// A draft of the record or its copy.
-const DRAFT_FILE_NAME: &str = "claims.draft";
-/// A record that could not be read, for an administrator.
-const UNREADABLE_FILE_NAME: &str = "claims.unreadable";
-/// The file names pods' claims, so it is private.
-const MODE: u32 = 0o600;
-/// Maximum size of the record; a claim has less than a kilobyte.
-const MAX_RECORD_BYTES: u64 = 1 << 20;
 
 /// The claims of this node.
 #[derive(Debug)]
@@ -247,10 +235,11 @@ impl ClaimStore {
         state.record.as_ref().map(|(_, record)| record.device_names()).unwrap_or_default()
     }
 
-    /// Returns the claims as users of `devices`.
-    pub fn holders(&self, devices: &[Device]) -> Vec<Holder> {
+    /// Returns the claims as users of `devices`. They are unknown unless this process owns the state directory.
+    pub fn holders(&self, devices: &[Device]) -> Result<Vec<Holder>, ClaimStoreError> {
         let state = self.lock();
-        state.record.as_ref().map(|(_, record)| record.holders(devices)).unwrap_or_default()
+        let (_, record) = state.record.as_ref().ok_or(ClaimStoreError::NotOwner)?;
+        Ok(record.holders(devices))
     }
 
     /// Returns whether the holder is a claim that only monitors the GPU.
@@ -297,7 +286,9 @@ impl ClaimStore {
         let forgotten = self.update(|record| {
             record.forget_absent(inventory, &unsettled);
         });
-        if let Err(error) = forgotten {
+        if let Err(error) = forgotten
+            && !matches!(error, ClaimStoreError::NotOwner)
+        {
             // The record lists too much, which a later round repairs.
             info!(error = %chain(&error), "the record of claims is outdated");
         }
@@ -368,17 +359,32 @@ impl ClaimStore {
 
     /// Releases a claim. An unknown claim is released already.
     pub fn release(&self, uid: &ClaimUid) -> Result<(), ClaimStoreError> {
+        self.release_if(uid, |_| true)?;
+        Ok(())
+    }
+
+    /// Releases a claim that is not prepared. Returns whether it did: another call may have prepared it.
+    pub fn release_unprepared(&self, uid: &ClaimUid) -> Result<bool, ClaimStoreError> {
+        self.release_if(uid, |claim| claim.state != ClaimState::Prepared)
+    }
+
+    fn release_if(
+        &self,
+        uid: &ClaimUid,
+        which: impl FnOnce(&PreparedClaim) -> bool,
+    ) -> Result<bool, ClaimStoreError> {
         let mut state = self.lock();
-        state.creating.remove(uid);
-        if state.record.is_none() {
-            return Err(ClaimStoreError::NotOwner);
+        let (_, record) = state.record.as_ref().ok_or(ClaimStoreError::NotOwner)?;
+        let is_released = record.claims.get(uid).is_some_and(which);
+        if is_released {
+            state.creating.remove(uid);
+            write(&mut state, |record| record.release(uid))?;
         }
-        let released = write(&mut state, |record| record.release(uid))?;
         drop(state);
-        if released.is_some() {
+        if is_released {
             self.notify();
         }
-        Ok(())
+        Ok(is_released)
     }
 
     fn update<T>(
@@ -411,48 +417,6 @@ fn write<T>(
         *record = changed;
     }
     Ok(result)
-}
-
-/// Writes the copy and then the file, which takes precedence over the copy.
-fn save(dir: &Path, record: &PreparedClaims) -> Result<(), DurableError> {
-    // Serialization cannot fail: the type contains only numbers, strings, lists and maps with text keys.
-    let mut text = serde_json::to_string_pretty(record).unwrap_or_default();
-    text.push('\n');
-    let draft = dir.join(DRAFT_FILE_NAME);
-    let mut names = [COPY_FILE_NAME, FILE_NAME].into_iter();
-    names.try_for_each(|name| durable::replace(&dir.join(name), &draft, text.as_bytes(), MODE))
-}
-
-/// Returns whether the record was read and is no record.
-fn is_invalid(error: &io::Error) -> bool {
-    use io::ErrorKind::{FileTooLarge, InvalidData, InvalidInput};
-    matches!(error.kind(), InvalidData | FileTooLarge | InvalidInput)
-}
-
-/// Reads a record; `None` if there is none. An invalid one is moved aside.
-fn read(dir: &Path, name: &str) -> Result<Option<PreparedClaims>, DurableError> {
-    let path = dir.join(name);
-    let text = match files::text(&path, MAX_RECORD_BYTES) {
-        Ok(text) => Ok(text),
-        Err(ReadError::Missing(_)) => return Ok(None),
-        Err(error) => Err(io::Error::from(error)),
-    };
-    let record = text.and_then(|text| {
-        let record = serde_json::from_str(&text);
-        record.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
-    });
-    match record {
-        Ok(record) => Ok(Some(record)),
-        // The next round tries again.
-        Err(source) if !is_invalid(&source) => Err(DurableError { action: "read", path, source }),
-        Err(reason) => {
-            let aside = dir.join(UNREADABLE_FILE_NAME);
-            error!(path = %aside.display(), error = %chain(&reason), "cannot read the record of claims; moved aside");
-            let moved = std::fs::rename(&path, &aside);
-            moved.map_err(|source| DurableError { action: "move aside", path, source })?;
-            Ok(None)
-        }
-    }
 }
 
 /// Returns the health of all devices that claims can be allocated, including those of GPUs that the layout covers, and of

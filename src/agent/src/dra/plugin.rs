@@ -147,25 +147,29 @@ impl ClaimPlugin {
         }
     }
 
-    /// Forgets the errors of claims that no longer exist. The kubelet does not release a claim that it never prepared.
+    /// Forgets the errors of claims that ended. The kubelet does not release a claim that it never prepared.
     async fn forget_failures(&self) {
         let failures = self.store.problems().borrow().failures.clone();
         for key in failures.into_keys() {
-            let claim = self.claims.read(&key).await;
-            if claim.is_ok_and(|claim| claim.is_none_or(|claim| claim.key.uid != key.uid)) {
+            if matches!(self.is_current(&key).await, Ok(false)) {
                 self.store.set_failure(&key, None);
             }
         }
     }
 
-    /// Releases a recorded claim that no longer exists or no longer has devices of this node. Returns whether it did.
-    async fn release_if_ended(&self, key: &ClaimKey) -> Result<bool, PluginError> {
+    /// Returns whether the claim exists and has devices of this node.
+    async fn is_current(&self, key: &ClaimKey) -> Result<bool, ResourceClaimError> {
         let claim = self.claims.read(key).await?;
         let current = claim.filter(|claim| claim.key.uid == key.uid);
         let is_here = |claim: AllocatedClaim| {
             claim.devices.iter().any(|device| device.pool == self.store.pool())
         };
-        if current.is_some_and(is_here) {
+        Ok(current.is_some_and(is_here))
+    }
+
+    /// Releases a recorded claim that no longer exists or no longer has devices of this node. Returns whether it did.
+    async fn release_if_ended(&self, key: &ClaimKey) -> Result<bool, PluginError> {
+        if self.is_current(key).await? {
             return Ok(false);
         }
         info!(namespace = %key.namespace, claim = %key.name, "releasing a claim that ended");
@@ -268,7 +272,8 @@ impl ClaimPlugin {
         }
     }
 
-    /// Decides and records how to prepare the claim. A device that a claim blocks which has ended is released first.
+    /// Decides and records how to prepare the claim. If a claim that has ended blocks a device, that claim is
+    /// released first.
     async fn attempt(
         &self,
         claim: &AllocatedClaim,
@@ -290,9 +295,14 @@ impl ClaimPlugin {
         Err(ClaimStoreError::from(refused).into())
     }
 
-    /// Removes a claim whose first preparation failed, so that its devices are not withheld from other claims.
+    /// Removes a claim whose first preparation failed, so that its devices are not withheld from other claims. A claim that
+    /// is prepared stays: another call, for another pod, may have returned its devices.
     fn undo(&self, is_new: bool, uid: &ClaimUid) -> Result<(), PluginError> {
-        if is_new { self.release(uid) } else { Ok(()) }
+        // A pod cannot run with the claim yet, so the order does not matter.
+        if is_new && self.store.release_unprepared(uid)? {
+            self.specs.remove(uid).map_err(PluginError::RemoveSpec)?;
+        }
+        Ok(())
     }
 }
 
@@ -320,7 +330,9 @@ impl ClaimHandler for ClaimPlugin {
         let began = Instant::now();
         let released = self.release(&claim.uid);
         self.metrics.record(UNPREPARE, released.is_ok(), began.elapsed());
-        self.store.set_failure(claim, None);
+        if released.is_ok() {
+            self.store.set_failure(claim, None);
+        }
         released.map_err(|error| chain(&error))
     }
 

@@ -17,11 +17,14 @@ pub(crate) const PREPARE: &str = "prepare";
 /// Value of the label `call` for Unprepare.
 pub(crate) const UNPREPARE: &str = "unprepare";
 
+/// Histograms with one label.
+type HistogramFamily = Family<[(&'static str, &'static str); 1], Histogram, fn() -> Histogram>;
+
 /// Metrics of the claims of a node. Clones share their state.
 #[derive(Debug, Clone)]
 pub struct ClaimMetrics {
     calls: Family<[(&'static str, &'static str); 2], Counter>,
-    duration: Family<[(&'static str, &'static str); 1], Histogram, fn() -> Histogram>,
+    duration: HistogramFamily,
     claims: LabeledFamily<Gauge>,
 }
 

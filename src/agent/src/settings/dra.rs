@@ -17,7 +17,7 @@ pub struct DraSettings {
         default_value = "destroy",
         value_parser = choice(&[
             ("destroy", "Destroy it as soon as it is idle", ReleasePolicy::Destroy),
-            ("keep", "Keep it until another claim needs its slices", ReleasePolicy::Keep),
+            ("keep", "Keep it until another claim needs its slices or engines", ReleasePolicy::Keep),
         ])
     )]
     pub release: ReleasePolicy,

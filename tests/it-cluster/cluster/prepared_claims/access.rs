@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use super::rig::{ClaimRig, ONE};
+use super::visible::entries;
 use crate::cluster::Api;
 use crate::time_limits::eventually;
 
@@ -58,6 +59,11 @@ fn shared_partition_is_released_with_its_last_claim() {
     assert_eq!(prepared[0].share_id.as_deref(), Some(SHARES[0]));
     rig.add_process(4711);
     assert_eq!(rig.prepare(&other).unwrap()[0].share_id.as_deref(), Some(SHARES[1]));
+    for (claim, share) in [&one, &other].into_iter().zip(SHARES) {
+        eventually("the status of the share", || {
+            entries(&rig, claim).iter().any(|entry| entry["shareID"] == share)
+        });
+    }
     rig.remove_process(4711);
     let exclusive = rig.claim("exclusive", &[&device]);
     let refused = rig.prepare(&exclusive).unwrap_err();

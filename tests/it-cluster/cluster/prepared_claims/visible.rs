@@ -12,7 +12,7 @@ use crate::time_limits::{eventually, until};
 const NETWORK: &str = "net.example.com";
 
 /// The entries of drivers in the status of the claim.
-fn entries(rig: &ClaimRig, claim: &Claim) -> Vec<Value> {
+pub(super) fn entries(rig: &ClaimRig, claim: &Claim) -> Vec<Value> {
     let name = ["get", "resourceclaim", &claim.name, "-n", rig.namespace(), "-o", "json"];
     let object: Value = serde_json::from_str(&rig.api.kubectl(&name)).unwrap();
     object["status"]["devices"].as_array().cloned().unwrap_or_default()

@@ -7,11 +7,13 @@ use octavo_model::inventory::{Completeness, Condition, Driver, Inventory, MigMod
 use octavo_model::reason::Reason;
 
 use crate::layout::tests_support::node;
-use crate::layout::{Targets, current_target};
+use crate::layout::{DeviceTarget, MigTarget, TargetScope, Targets, current_target};
 use crate::plan::Policy;
 use crate::reconcile::tests::hardware::Hardware;
 use crate::reconcile::tests::wants;
-use crate::reconcile::{ApplyRecordEntry, ApplyState, DriftPolicy, NodeReconciler, ReconcileInput};
+use crate::reconcile::{
+    ApplyRecord, ApplyRecordEntry, ApplyState, DriftPolicy, NodeReconciler, ReconcileInput,
+};
 
 fn inventory(hardware: &Hardware) -> Inventory {
     Inventory {
@@ -75,6 +77,32 @@ fn i2_target_is_reached_only_with_instances_of_interrupted_change() {
     assert!(entry.is_reached(&inventory(&reached)));
     let more = Hardware::new(&[(5, 0, &[4]), (19, 4, &[1])]);
     assert!(!entry.is_reached(&inventory(&more)));
+}
+
+#[test]
+fn i3_interrupted_change_is_completed_where_claims_determine_the_partitions() {
+    let mut hardware = Hardware::new(&[(19, 0, &[1])]);
+    let entry = entry(&mut hardware);
+    let (plan, layout) = ("p".to_owned(), "l".to_owned());
+    let record = ApplyRecord { plan, layout, devices: vec![entry.clone()] };
+    let merged = |mig: &MigTarget, scope: TargetScope| {
+        let target = DeviceTarget::generated(entry.pci, mig.clone(), scope);
+        let targets = Targets { devices: vec![target], ..Targets::default() };
+        record.with_interrupted(&inventory(&hardware), &targets).devices
+    };
+    let target = |mig: &MigTarget, scope: TargetScope| {
+        vec![DeviceTarget::generated(entry.pci, mig.clone(), scope)]
+    };
+    let completed = merged(&MigTarget::Enabled(Vec::new()), TargetScope::Mode);
+    assert_eq!(completed, target(&entry.target, TargetScope::Layout));
+    // A target that changes the device takes precedence.
+    for (mig, scope) in [
+        (MigTarget::Disabled, TargetScope::Mode),
+        (wants(&[0]), TargetScope::Layout),
+        (wants(&[0]), TargetScope::Claims),
+    ] {
+        assert_eq!(merged(&mig, scope), target(&mig, scope));
+    }
 }
 
 #[test]

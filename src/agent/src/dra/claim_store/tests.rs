@@ -4,6 +4,7 @@ use std::fs;
 
 use tempfile::TempDir;
 
+use super::record_file::{DRAFT_FILE_NAME, UNREADABLE_FILE_NAME};
 use super::*;
 
 fn store() -> ClaimStore {
@@ -124,7 +125,22 @@ fn closed_store_changes_no_record() {
     assert!(!store.is_owner());
     assert!(matches!(store.release(&uid("uid-1")), Err(ClaimStoreError::NotOwner)));
     assert!(matches!(store.mark_prepared(&uid("uid-1")), Err(ClaimStoreError::NotOwner)));
+    assert!(matches!(store.holders(&[]), Err(ClaimStoreError::NotOwner)), "I1: unknown, not none");
     assert_eq!(fs::read_to_string(dir.path().join(FILE_NAME)).unwrap(), text);
+}
+
+#[test]
+fn failed_preparation_does_not_release_what_another_call_prepared() {
+    let dir = recorded(&ONE.replace("prepared", "preparing"));
+    let store = store();
+    store.open(dir.path()).unwrap();
+    store.mark_prepared(&uid("uid-1")).unwrap();
+    assert!(!store.release_unprepared(&uid("uid-1")).unwrap());
+    assert_eq!(store.claims().len(), 1);
+    let dir = recorded(&ONE.replace("prepared", "preparing"));
+    store.open(dir.path()).unwrap();
+    assert!(store.release_unprepared(&uid("uid-1")).unwrap());
+    assert_eq!(store.claims(), []);
 }
 
 #[test]
