@@ -63,7 +63,7 @@ pub enum ReleasePolicy {
     /// It is destroyed as soon as it is idle.
     #[default]
     Destroy,
-    /// It stays for the next claim of the same device, and is destroyed when another claim needs its slices.
+    /// It stays for the next claim of the same device, and is destroyed when another claim needs its slices or engines.
     Keep,
 }
 
