@@ -41,7 +41,7 @@ pub(crate) struct Idle {
     pub(crate) wakeups_per_s: f64,
 }
 
-/// Whether the simulator writes its call log, which takes time.
+/// Use of the simulator's call log, which takes time.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Log {
     On,

@@ -165,7 +165,7 @@ pub struct ClusterNodeList {
     pub api_version: String,
     /// `ClusterNodeList`.
     pub kind: String,
-    /// Why the nodes may be outdated or incomplete; absent if they are current.
+    /// Reason why the nodes may be outdated or incomplete; absent if they are current.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub notice: Option<String>,
     /// The nodes.

@@ -9,17 +9,14 @@ use crate::note::Note;
 pub enum GenerateError {
     /// No node can be used.
     #[error(
-        "no node can be used{}; check the filters and `octavo nodes`",
+        "no node can be used{}; check --type and `octavo nodes`",
         first_note(.0)
     )]
     NoNodes(Vec<Note>),
     /// A limit of the target is exceeded.
-    #[error(
-        "{count} {what} exceed the limit of {limit}; generate for fewer nodes with --type or \
-         --selector"
-    )]
+    #[error("{count} {what} exceed Kueue's limit of {limit}; limit the types with --type")]
     TooMany {
-        /// What exceeds the limit.
+        /// Kind of the objects, in the plural.
         what: &'static str,
         /// Number of them.
         count: usize,

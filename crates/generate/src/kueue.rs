@@ -1,4 +1,4 @@
-//! Queues of Kueue: a flavor per pool, a cluster queue with what the nodes have, and local queues.
+//! Queues of Kueue: a flavor per pool, a cluster queue with the resources of the nodes, and local queues.
 //!
 //! CPU, memory and accelerators are in one resource group: in separate groups, a workload could get its CPU from a flavor
 //! whose nodes do not have its accelerator. Source of the fields and limits: Kueue v0.19.2, `apis/kueue/v1beta2`.
@@ -32,7 +32,7 @@ const NAMESPACE_LABEL: &str = "kubernetes.io/metadata.name";
 const HOSTNAME: &str = "kubernetes.io/hostname";
 /// Labels of the levels of a topology, from the largest to the smallest. Sources: Kubernetes, "Well-Known Labels"; Google
 /// Cloud, "Topology-aware scheduling"; AWS, `topology.k8s.aws`.
-const LEVELS: [&str; 8] = [
+const LEVELS: [&str; 7] = [
     "topology.kubernetes.io/region",
     "topology.kubernetes.io/zone",
     "cloud.google.com/gce-topology-block",
@@ -40,7 +40,6 @@ const LEVELS: [&str; 8] = [
     "topology.k8s.aws/network-node-layer-1",
     "topology.k8s.aws/network-node-layer-2",
     "topology.k8s.aws/network-node-layer-3",
-    "topology.kubernetes.io/rack",
 ];
 
 /// Version of Kueue's API.
@@ -52,7 +51,7 @@ pub enum KueueApi {
     V1Beta2,
 }
 
-/// What to generate.
+/// Settings of the generator.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KueueOptions<'a> {
     /// Version of the API.

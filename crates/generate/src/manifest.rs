@@ -13,7 +13,7 @@ use crate::note::Note;
 /// Generated files.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Generated {
-    /// All files that the generator knows, in the order in which they are applied.
+    /// All files that the generator knows, in the order in which they are printed.
     pub files: Vec<ManifestFile>,
     /// Notes for the user.
     pub notes: Vec<Note>,

@@ -41,8 +41,6 @@ pub enum Note {
     },
     /// A quota applies to several types together.
     SharedResource {
-        /// The resource.
-        resource: String,
         /// The types.
         types: Vec<String>,
     },
@@ -107,10 +105,9 @@ impl fmt::Display for Note {
                 "{pool} does not tolerate the taint {taint} of {}",
                 first_names(nodes, MAX_NAMES)
             ),
-            Self::SharedResource { resource, types } => write!(
+            Self::SharedResource { types } => write!(
                 f,
-                "one quota applies to {} together, because all of them offer {resource}; \
-                 `octavo generate kueue` has quotas by type",
+                "one quota applies to {} together, because these types have resources in common",
                 types.join(", ")
             ),
             Self::Unavailable { nodes } => write!(
@@ -125,7 +122,9 @@ impl fmt::Display for Note {
 impl fmt::Display for Exclusion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Mixed => f.write_str("devices of several types, which no label selects alone"),
+            Self::Mixed => f.write_str(
+                "has devices of several types; a flavor or quota needs nodes of one type",
+            ),
             Self::UnknownType => {
                 f.write_str("type unknown; label the node with octavo.dev/type-override")
             }
@@ -136,7 +135,8 @@ impl fmt::Display for Exclusion {
                  on the node"
             ),
             Self::NoResource => f.write_str(
-                "no accelerator resource is allocatable; check the device plugin with `octavo doctor`",
+                "no accelerator resource is allocatable; devices for resource claims are not \
+                 counted, otherwise check the device plugin with `octavo doctor`",
             ),
             Self::NotInCluster => f.write_str("not in the cluster that the aggregator watches"),
         }

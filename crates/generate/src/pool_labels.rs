@@ -6,7 +6,7 @@ use octavo_fleet::cluster::ClusterNode;
 
 /// Maximum number of labels of a selector. Source: Kueue v0.19.2, `ResourceFlavorSpec.NodeLabels`.
 pub(crate) const MAX_LABELS: usize = 8;
-/// How devices are shared. Always part of a selector, because pods expect the same kind of device.
+/// Label of the sharing mode. Always part of a selector, because pods expect the same kind of device.
 pub(crate) const SHARING_LABEL: &str = "octavo.dev/sharing";
 /// Labels that distinguish layouts, in the order of preference: first those that an administrator sets.
 const LAYOUT_LABELS: [&str; 6] = [
@@ -17,9 +17,9 @@ const LAYOUT_LABELS: [&str; 6] = [
     "octavo.dev/neuron-logical-core-size",
     "nvidia.com/gpu.product",
 ];
-/// Prefix of the labels of MIG profiles, and the suffixes of those that are the same for equal layouts.
+/// Prefix and suffix of the labels of MIG profiles. Not their counts: a failed GPU would move its node out of the pool.
 const MIG_PREFIX: &str = "nvidia.com/mig-";
-const MIG_SUFFIXES: [&str; 2] = [".product", ".count"];
+const MIG_SUFFIX: &str = ".product";
 
 /// Returns the labels that select all of `nodes` and none of `others`, starting with the label of their type.
 ///
@@ -59,11 +59,7 @@ pub(crate) fn labels(
 fn candidates<'a>(nodes: &[&'a ClusterNode]) -> Vec<(&'a str, &'a str)> {
     let fixed = LAYOUT_LABELS.iter().filter_map(|key| common(key, nodes));
     let keys = nodes.first().into_iter().flat_map(|node| node.labels.keys());
-    let of_profiles = |suffix: &'static str| {
-        let keys = keys.clone();
-        keys.filter(move |key| key.starts_with(MIG_PREFIX) && key.ends_with(suffix))
-    };
-    let profiles = MIG_SUFFIXES.into_iter().flat_map(of_profiles);
+    let profiles = keys.filter(|key| key.starts_with(MIG_PREFIX) && key.ends_with(MIG_SUFFIX));
     fixed.chain(profiles.filter_map(|key| common(key, nodes))).collect()
 }
 

@@ -51,7 +51,7 @@ struct Candidate<'a> {
     layout: Layout<'a>,
 }
 
-/// What pods can be allocated on a node.
+/// Resources that a node offers, and its sharing mode.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Layout<'a> {
     sharing: Option<&'a str>,
@@ -244,7 +244,7 @@ fn pool(
     (name, type_name): (String, TypeName),
     nodes: &[&ClusterNode],
     labels: BTreeMap<String, String>,
-    remarks: &mut Vec<Note>,
+    notes: &mut Vec<Note>,
 ) -> NodePool {
     let mut taints: BTreeMap<&Taint, Vec<String>> = BTreeMap::new();
     let mut allocatable = Amounts::default();
@@ -261,7 +261,7 @@ fn pool(
     };
     let (mut tolerated, mut others): (Vec<_>, Vec<_>) = taints.into_iter().partition(is_common);
     others.extend(tolerated.split_off(tolerated.len().min(MAX_TOLERATIONS)));
-    remarks.extend(others.into_iter().map(|(taint, nodes)| Note::NotTolerated {
+    notes.extend(others.into_iter().map(|(taint, nodes)| Note::NotTolerated {
         pool: name.clone(),
         taint: taint.clone(),
         nodes,

@@ -19,7 +19,7 @@ use crate::pools::{Pools, name_part};
 /// Name of the limits of a namespace.
 const LIMITS: &str = "accelerators";
 
-/// What to generate.
+/// Settings of the generator.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QuotaOptions<'a> {
     /// Namespaces that share the devices equally.
@@ -34,7 +34,7 @@ struct Family {
     allocatable: Amounts,
 }
 
-/// Generates the objects of the pools. The quotas of all namespaces add up to what the nodes have.
+/// Generates the objects of the pools. The quotas of all namespaces add up to the resources of the nodes.
 pub fn quotas(pools: &Pools, options: &QuotaOptions<'_>) -> Generated {
     let namespaces: BTreeSet<&str> = options.namespaces.iter().map(String::as_str).collect();
     let families = families(pools);
@@ -52,12 +52,12 @@ pub fn quotas(pools: &Pools, options: &QuotaOptions<'_>) -> Generated {
     });
     let file = |name, manifests| ManifestFile { name, manifests };
     let mut notes = pools.notes.clone();
-    notes.extend(families.iter().filter(|family| family.types.len() > 1).map(|family| {
-        Note::SharedResource {
-            resource: family.resources().next().unwrap_or_default().to_owned(),
-            types: family.types.iter().cloned().collect(),
-        }
-    }));
+    notes.extend(
+        families
+            .iter()
+            .filter(|family| family.types.len() > 1)
+            .map(|family| Note::SharedResource { types: family.types.iter().cloned().collect() }),
+    );
     notes.sort_unstable();
     Generated {
         files: vec![

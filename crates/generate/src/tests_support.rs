@@ -73,12 +73,8 @@ pub(crate) fn mixed() -> Fleet {
     let h100 = "nvidia-h100-80gb";
     add(&mut fleet, ("h100-a", h100, "exclusive"), &[], &[(GPU, 8)]);
     add(&mut fleet, ("h100-b", h100, "exclusive"), &[], &[(GPU, 8)]);
-    let small = [("nvidia.com/mig-1g.10gb.product", "A"), ("nvidia.com/mig-1g.10gb.count", "14")];
-    let both = [
-        ("nvidia.com/mig-1g.10gb.product", "A"),
-        ("nvidia.com/mig-1g.10gb.count", "2"),
-        ("nvidia.com/mig-3g.40gb.product", "B"),
-    ];
+    let small = [("nvidia.com/mig-1g.10gb.product", "A"), ("octavo.dev/layout", "small")];
+    let both = [("nvidia.com/mig-1g.10gb.product", "A"), ("nvidia.com/mig-3g.40gb.product", "B")];
     let a100 = "nvidia-a100-80gb";
     let small_units = [("nvidia.com/mig-1g.10gb", 14)];
     let both_units = [("nvidia.com/mig-1g.10gb", 2), ("nvidia.com/mig-3g.40gb", 2)];

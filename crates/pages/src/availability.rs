@@ -177,7 +177,11 @@ fn profiles(rows: &[Row], visibility: &Visibility) -> Vec<ProfileRow> {
         });
         let free = found.free.zip(row.known_free());
         found.free = free.map(|(sum, free)| sum.saturating_add(free));
-        found.types.push((type_anchor(&row.key.kind), row.key.kind.display_name()));
+        // A type has a row for each resource that offers the profile.
+        let anchor = type_anchor(&row.key.kind);
+        if found.types.last().is_none_or(|(last, _)| *last != anchor) {
+            found.types.push((anchor, row.key.kind.display_name()));
+        }
         let add = |sum: u64, more: u64| sum.saturating_add(row.free).saturating_add(more);
         found.with_unused = add(found.with_unused, row.could_add);
         found.with_idle = add(found.with_idle, row.potential);

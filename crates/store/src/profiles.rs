@@ -169,8 +169,8 @@ impl Profiles {
         (!notices.is_empty()).then(|| notices.join("; "))
     }
 
-    /// Why the nodes and pods of the cluster may be out of date, limited by the reader's visibility; `None` if they are
-    /// current, or not watched.
+    /// Reason why the nodes and pods of the cluster may be out of date, limited by the reader's visibility; `None` if
+    /// they are current, or not watched.
     pub fn cluster_notice(&self, visibility: &Visibility) -> Option<String> {
         let watched = self.sources.watched.as_ref()?.borrow();
         let is_old = watched.current_at.is_some_and(|at| at.elapsed() > OUTDATED_AFTER);

@@ -2,7 +2,7 @@
 
 use octavo_model::tone::Tone;
 
-/// Whether output is colored.
+/// Use of ANSI colors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Colors {
     /// ANSI colors.

@@ -12,7 +12,7 @@ pub const WIDTH: usize = 80;
 /// Placeholder for a missing value.
 pub const NONE: &str = "-";
 
-/// Whether a table has more than its rows.
+/// Parts of a table besides its rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Headers {
     /// A row of headers, and the text above and below the table.

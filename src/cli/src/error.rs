@@ -168,6 +168,9 @@ pub(crate) enum CliError {
     /// Not all nodes have reported since the start of the aggregator.
     #[error("cannot generate from an incomplete fleet: {0}")]
     FleetIncomplete(StartupProgress),
+    /// The state of the cluster is outdated.
+    #[error("cannot generate from an outdated state of the cluster: {0}")]
+    ClusterOutdated(String),
     /// No manifests can be generated.
     #[error("cannot generate manifests")]
     Generate(#[source] GenerateError),
@@ -265,7 +268,7 @@ impl CliError {
                 "run the command in the agent's pod (`kubectl exec -n octavo-system POD -- octavo \
                  ...`), or specify the agent's directory with --state-dir",
             ),
-            Self::FleetIncomplete(_) => Some("retry in a minute"),
+            Self::FleetIncomplete(_) | Self::ClusterOutdated(_) => Some("retry in a minute"),
             Self::AgentGone { .. } | Self::AgentTimeout(_) => Some(
                 "check the agent's log; the change is recorded in the journal and resumes later",
             ),

@@ -215,7 +215,8 @@ pub(super) async fn matching(
     Ok(list.items.into_iter().find(|row| row.name == node.name))
 }
 
-async fn pages(
+/// Returns the nodes that the aggregator selects by these parameters, from all pages, or the first `limit` nodes.
+pub(super) async fn pages(
     client: &Client,
     parameters: &[(&str, &str)],
     limit: Option<usize>,

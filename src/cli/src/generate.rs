@@ -11,26 +11,44 @@ use octavo_generate::manifest::ManifestFile;
 use octavo_generate::quotas::{QuotaOptions, quotas};
 use octavo_generate::{Note, Pools};
 use octavo_toolkit::files::{self, ReadError};
+use strum::Display;
 
 use super::fleet::{self, stale_notes};
 use super::text::{lines, printable};
 use super::{CliError, Exit, Report, checkpoint, yaml};
-use crate::settings::fleet::NodeOrder;
 use crate::settings::generate::{GenerateCommand, GenerateSettings};
 
 /// Maximum size of a file to compare with, which is far more than any fleet needs.
 const MAX_FILE_BYTES: u64 = 16 << 20;
 
+/// Difference between a generated file and the existing one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Display)]
+enum Change {
+    #[strum(to_string = "written")]
+    Written,
+    #[strum(to_string = "differs")]
+    Differs,
+    #[strum(to_string = "is missing")]
+    Missing,
+    #[strum(to_string = "is no longer generated")]
+    Obsolete,
+}
+
 /// Runs `octavo generate`.
 pub(super) async fn generate(command: &GenerateCommand) -> Result<Report, CliError> {
     let settings = command.common();
     let client = Client::connect(&settings.server).await?;
-    let order = NodeOrder { sort_by: "name", reverse: false };
-    let list = fleet::list(&client, (&settings.filter, order), None).await?;
+    // Other filters could select some nodes of a flavor, whose labels would select all of them.
+    let types = settings.types.iter().map(|name| ("type", name.as_str()));
+    let parameters: Vec<(&str, &str)> = types.chain([("sort", "name")]).collect();
+    let list = fleet::pages(&client, &parameters, None).await?;
     if let Some(progress) = list.starting {
         return Err(CliError::FleetIncomplete(progress));
     }
     let cluster: ClusterNodeList = client.get(&RequestPath::new("/api/v1/cluster-nodes")).await?;
+    if let Some(notice) = cluster.notice {
+        return Err(CliError::ClusterOutdated(notice));
+    }
     let pools = Pools::new(&list.items, &cluster.items).map_err(CliError::Generate)?;
     let (namespaces, priorities) = (settings.namespaces.as_slice(), settings.priorities.as_slice());
     let generated = match command {
@@ -40,8 +58,7 @@ pub(super) async fn generate(command: &GenerateCommand) -> Result<Report, CliErr
         }
         GenerateCommand::Quotas(_) => quotas(&pools, &QuotaOptions { namespaces, priorities }),
     };
-    let mut notes: Vec<String> = cluster.notice.iter().cloned().collect();
-    notes.extend(stale_notes(&list.items));
+    let mut notes = stale_notes(&list.items);
     notes.extend(generated.notes.iter().map(ToString::to_string));
     let header = header(command, &list, &generated.notes);
     deliver(settings, &header, &generated.files, notes)
@@ -92,18 +109,19 @@ fn deliver(
         let text = documents(file)?.map(|text| format!("{header}{text}"));
         let change = match (text, existing(&path)?) {
             (text, existing) if text == existing => continue,
-            (None, _) => "is no longer generated",
-            (Some(_), _) if settings.check => "differs",
+            (None, _) => Change::Obsolete,
+            (Some(_), None) if settings.check => Change::Missing,
+            (Some(_), Some(_)) if settings.check => Change::Differs,
             (Some(text), _) => {
                 checkpoint::write_file(&path, &text)?;
-                "written"
+                Change::Written
             }
         };
-        if settings.check || change == "written" {
+        if change == Change::Obsolete && !settings.check {
+            notes.push(format!("{place} {change}; delete it"));
+        } else {
             // Writing to a string cannot fail.
             let _ = writeln!(output, "{place} {change}");
-        } else {
-            notes.push(format!("{place} {change}; delete it"));
         }
     }
     let exit = if settings.check && !output.is_empty() { Exit::Changes } else { Exit::Done };

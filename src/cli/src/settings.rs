@@ -157,7 +157,7 @@ pub enum Command {
     /// Find the cheapest measured hardware that meets objectives
     #[command(after_long_help = include_str!("../help/slo.txt"))]
     Slo(SloSettings),
-    /// Generate Kueue queues and quotas from what the nodes have
+    /// Generate Kueue queues and quotas from resources of the nodes
     #[command(subcommand, after_long_help = include_str!("../help/generate.txt"))]
     Generate(GenerateCommand),
     /// Count allocated devices by namespace and type
@@ -362,6 +362,7 @@ impl Command {
             Self::Plan(PlanSettings { request, .. }) | Self::Assert(request) => request.check(),
             Self::Layouts(command) => command.check(),
             Self::Sharing(command) => command.check(),
+            Self::Generate(command) => command.check(),
             Self::Inspect(_)
             | Self::Apply(_)
             | Self::History(_)
@@ -378,7 +379,6 @@ impl Command {
             | Self::Match(_)
             | Self::Estimate(_)
             | Self::Slo(_)
-            | Self::Generate(_)
             | Self::Usage(_)
             | Self::Watch(_)
             | Self::Top(_)

@@ -197,6 +197,9 @@ fn p3_kueue_manifests_are_accepted_in_both_versions_and_applied_once() {
     let check = || site.generate("kueue", &flags);
     let other = until("a difference", check, |output| output.status.code() == Some(3));
     assert_eq!(text(&other.stdout), format!("{directory}/cluster-queues.yaml differs\n"));
+    fs::remove_file(format!("{directory}/topologies.yaml")).unwrap();
+    let missing = text(&check().stdout);
+    assert!(missing.contains("topologies.yaml is missing\n"), "{missing}");
 }
 
 #[test]

@@ -42,7 +42,7 @@ fn nodes_are_grouped_by_type_and_layout() {
     assert_eq!(amounts, ["128", "1Ti", "16"]);
     let base = [("octavo.dev/sharing", "mig"), ("octavo.dev/type", "nvidia-a100-80gb")];
     let with = |label| [&[label][..], &base].concat();
-    assert_eq!(labels(small), with(("nvidia.com/mig-1g.10gb.count", "14")));
+    assert_eq!(labels(small), with(("octavo.dev/layout", "small")));
     assert_eq!(labels(both), with(("nvidia.com/mig-3g.40gb.product", "B")));
 }
 
@@ -53,7 +53,7 @@ fn excluded_nodes_are_reported_with_reasons() {
     assert_eq!(
         notes,
         [
-            "excluded: two-types: devices of several types, which no label selects alone",
+            "excluded: two-types: has devices of several types; a flavor or quota needs nodes of one type",
             "excluded: unknown: type unknown; label the node with octavo.dev/type-override",
             "excluded: unlabeled: no label names the type; run an agent on the node",
             "excluded: elsewhere: not in the cluster that the aggregator watches",
@@ -75,8 +75,11 @@ fn fleet_without_usable_node_is_an_error_with_the_reason() {
 fn layouts_that_no_label_separates_become_one_pool() {
     let mut fleet = Fleet::default();
     let kind = "nvidia-a100-80gb";
-    add(&mut fleet, ("a", kind, "mig"), &[], &[("nvidia.com/mig-1g.10gb", 7)]);
-    add(&mut fleet, ("b", kind, "mig"), &[], &[("nvidia.com/mig-3g.40gb", 2)]);
+    // Counts select no nodes, because a failed GPU changes them.
+    let [seven, two] =
+        [("nvidia.com/mig-1g.10gb.count", "7"), ("nvidia.com/mig-3g.40gb.count", "2")];
+    add(&mut fleet, ("a", kind, "mig"), &[seven], &[("nvidia.com/mig-1g.10gb", 7)]);
+    add(&mut fleet, ("b", kind, "mig"), &[two], &[("nvidia.com/mig-3g.40gb", 2)]);
     let merged = pools(&fleet);
     assert_eq!(names(&merged), ["nvidia-a100-80gb-mig-1g.10gb-3g.40gb"]);
     assert_eq!(merged.all[0].allocatable.get("nvidia.com/mig-1g.10gb"), 7);

@@ -42,7 +42,6 @@ fn types_with_a_common_resource_share_a_quota() {
         ]
     );
     let note = Note::SharedResource {
-        resource: "nvidia.com/gpu".to_owned(),
         types: vec!["nvidia-h100-80gb".to_owned(), "nvidia-t4-16gb".to_owned()],
     };
     assert!(generated.notes.contains(&note), "{:?}", generated.notes);
@@ -80,7 +79,7 @@ fn without_namespaces_only_priority_classes_are_generated() {
 
 proptest! {
     #[test]
-    fn quotas_of_all_namespaces_add_up_to_what_nodes_have(namespaces in 1..40_usize) {
+    fn quotas_of_all_namespaces_add_up_to_the_resources_of_the_nodes(namespaces in 1..40_usize) {
         let names: Vec<String> = (0..namespaces).map(|number| format!("team-{number:02}")).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let fleet = mixed();
