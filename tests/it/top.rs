@@ -80,7 +80,7 @@ mixed-1 (stale)  GPU 0   -          team-a/modest  main       1        2 GiB   1
     let output = run(&over).await;
     let row = printed(&output);
     assert_eq!(row.lines().count(), 1, "{row}");
-    assert!(row.ends_with(&format!("nvidia.com/gpu  2  24 GiB  4711  {GPU}\n")), "{row}");
+    assert!(row.ends_with(&format!("nvidia.com/gpu  -  2  24 GiB  4711  {GPU}\n")), "{row}");
 
     let some = ["top", "--server", &url, "--limit=3", "--sort-by=node", "-o", "json"];
     let output = run(&some).await;

@@ -42,7 +42,7 @@ fn description(reason: Reason) -> (&'static str, &'static str) {
         ),
         Reason::Blocked => (
             "A part of the device that must change is in use, or the mode change would be more disruptive than allowed. The device keeps its previous state.",
-            "Stop the listed pods and processes, or wait until they end: the change then continues automatically. If the message says that the mode change is too disruptive, allow it.",
+            "Stop the listed pods and processes, or wait until they end: the change then continues automatically. If the message reports that the mode change is too disruptive, allow it.",
         ),
         Reason::RolledBack => (
             "The change failed, and the device was returned to its previous state.",
