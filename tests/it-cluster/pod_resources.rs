@@ -46,28 +46,24 @@ impl PodResourcesLister for PodLister {
     ) -> Result<Response<ListPodResourcesResponse>, Status> {
         let allocations = self.0.lock().unwrap().clone();
         let pods = allocations.into_iter().map(|Allocation { namespace, pod, device, claim }| {
-            let container = match claim {
-                Some(claim) => {
-                    let (pool, device) = device.rsplit_once('/').unwrap();
-                    let device = ClaimResource {
-                        driver_name: "gpu.octavo.dev".to_owned(),
-                        pool_name: pool.to_owned(),
-                        device_name: device.to_owned(),
-                    };
-                    let claim = DynamicResource {
-                        claim_name: claim,
-                        claim_namespace: namespace.clone(),
-                        claim_resources: vec![device],
-                    };
-                    (Vec::new(), vec![claim])
-                }
-                None => {
-                    let resource_name = "nvidia.com/mig-3g.20gb".to_owned();
-                    let devices = ContainerDevices { resource_name, device_ids: vec![device] };
-                    (vec![devices], Vec::new())
-                }
+            let (devices, dynamic_resources) = if let Some(claim) = claim {
+                let (pool, device) = device.rsplit_once('/').unwrap();
+                let device = ClaimResource {
+                    driver_name: "gpu.octavo.dev".to_owned(),
+                    pool_name: pool.to_owned(),
+                    device_name: device.to_owned(),
+                };
+                let claim = DynamicResource {
+                    claim_name: claim,
+                    claim_namespace: namespace.clone(),
+                    claim_resources: vec![device],
+                };
+                (Vec::new(), vec![claim])
+            } else {
+                let resource_name = "nvidia.com/mig-3g.20gb".to_owned();
+                let devices = ContainerDevices { resource_name, device_ids: vec![device] };
+                (vec![devices], Vec::new())
             };
-            let (devices, dynamic_resources) = container;
             let name = "main".to_owned();
             let container = ContainerResources { name, devices, dynamic_resources };
             PodResources { name: pod, namespace, containers: vec![container] }

@@ -244,7 +244,7 @@ fn pool(
     (name, type_name): (String, TypeName),
     nodes: &[&ClusterNode],
     labels: BTreeMap<String, String>,
-    notes: &mut Vec<Note>,
+    remarks: &mut Vec<Note>,
 ) -> NodePool {
     let mut taints: BTreeMap<&Taint, Vec<String>> = BTreeMap::new();
     let mut allocatable = Amounts::default();
@@ -261,7 +261,7 @@ fn pool(
     };
     let (mut tolerated, mut others): (Vec<_>, Vec<_>) = taints.into_iter().partition(is_common);
     others.extend(tolerated.split_off(tolerated.len().min(MAX_TOLERATIONS)));
-    notes.extend(others.into_iter().map(|(taint, nodes)| Note::NotTolerated {
+    remarks.extend(others.into_iter().map(|(taint, nodes)| Note::NotTolerated {
         pool: name.clone(),
         taint: taint.clone(),
         nodes,

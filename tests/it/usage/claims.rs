@@ -50,7 +50,7 @@ async fn devices_of_claims_are_allocated_to_the_pods_that_reserve_them() {
     assert_eq!(allocations[1].1, pods("half"));
 
     // The device of a claim that does not exist could be any device for readers of the usage.
-    rig.kubelet.give_unrecorded("absent", "gpu.octavo.dev", &[absent.clone()]);
+    rig.kubelet.give_unrecorded("absent", "gpu.octavo.dev", std::slice::from_ref(&absent));
     let seen = observer.until(|seen| seen.usage.incompleteness().is_some()).await;
     let why = seen.usage.incompleteness().unwrap();
     assert!(

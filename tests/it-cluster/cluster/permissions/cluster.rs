@@ -57,7 +57,8 @@ impl ApiRequest {
 
     /// The same as a dry run.
     fn dry(&self) -> Self {
-        let path = format!("{}?dryRun=All", self.path);
+        let separator = if self.path.contains('?') { '&' } else { '?' };
+        let path = format!("{}{separator}dryRun=All", self.path);
         Self { path, ..self.clone() }
     }
 

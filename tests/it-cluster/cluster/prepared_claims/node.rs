@@ -194,14 +194,12 @@ impl KillableNode {
             let what = format!("{what:#?}");
             until(&what, read, |(has_ended, state)| *has_ended || wanted(state))
         }));
-        match settled {
-            Ok((has_ended, _)) => Ok(!has_ended),
-            // With the logs, unlike the panic.
-            Err(_) => {
-                let state = self.state();
-                Err(self.failure(&format!("I3: the node has {state:#?}, wanted: {what:#?}")))
-            }
+        if let Ok((has_ended, _)) = settled {
+            return Ok(!has_ended);
         }
+        // With the logs, unlike the panic.
+        let state = self.state();
+        Err(self.failure(&format!("I3: the node has {state:#?}, wanted: {what:#?}")))
     }
 
     pub(super) fn world(&self) -> Arc<World> {

@@ -157,15 +157,15 @@ impl ClaimRig {
         self.api.await_account(namespace);
         let user = format!("system:serviceaccount:{namespace}:default");
         let role = format!("{namespace}-without-status");
-        let rule = |group: &str, resource: &str, verbs: &[&str]| json!({"apiGroups": [group], "resources": [resource], "verbs": verbs});
+        let allow = |group: &str, resource: &str, verbs: &[&str]| json!({"apiGroups": [group], "resources": [resource], "verbs": verbs});
         let all = ["get", "list", "watch", "create", "patch", "delete"];
         self.api.create(&json!({
             "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
             "metadata": {"name": role},
             "rules": [
-                rule("", "nodes", &["get", "list", "watch", "patch"]),
-                rule("resource.k8s.io", "resourceslices", &all),
-                rule("resource.k8s.io", "resourceclaims", &["get"]),
+                allow("", "nodes", &["get", "list", "watch", "patch"]),
+                allow("resource.k8s.io", "resourceslices", &all),
+                allow("resource.k8s.io", "resourceclaims", &["get"]),
             ],
         }));
         let role_of = format!("--clusterrole={role}");

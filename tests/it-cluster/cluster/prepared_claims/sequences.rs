@@ -187,6 +187,7 @@ impl SequenceNode {
     }
 
     /// The claim is deleted, and the kubelet has lost it.
+    #[expect(clippy::unnecessary_wraps, reason = "all steps have the same signature")]
     fn delete_while_agent_is_down(&mut self, name: &str) -> Result<(), String> {
         self.note(&format!("agent stops; {name} is deleted; agent starts"));
         self.node.kill();
@@ -215,6 +216,7 @@ impl SequenceNode {
         claims.iter().try_for_each(|claim| self.call(Call::Prepare, claim))
     }
 
+    #[expect(clippy::unnecessary_wraps, reason = "all steps have the same signature")]
     fn start_process(&mut self, name: &str) -> Result<(), String> {
         let (_, devices) = &self.claims[name];
         let instance = instance_of(&self.node.world(), devices.first().unwrap());
@@ -299,9 +301,9 @@ impl SequenceNode {
         };
         let what = (&claimed, &in_use, &specs, &claims);
         // An agent that is to be killed may reach its call after it has answered.
-        let is_running = self.node.settle(&what, &is_equal)? || {
+        let is_running = self.node.settle(&what, is_equal)? || {
             self.node.start();
-            self.node.settle(&what, &is_equal)?
+            self.node.settle(&what, is_equal)?
         };
         if is_running {
             drop(self.node.take_log());
@@ -322,7 +324,7 @@ fn i3_random_sequences_of_claims_end_with_hardware_that_equals_the_claims() {
         let seeds: Vec<u64> =
             seeds.iter().copied().filter(|seed| seed.is_multiple_of(2) != keeps).collect();
         let new = || SequenceNode::new(keeps);
-        let failures = sweep(("sequence", 3), new, &seeds, |own, seed| own.run(seed));
+        let failures = sweep(("sequence", 3), new, &seeds, SequenceNode::run);
         assert!(failures.is_empty(), "\n{}\n", failures.join("\n\n"));
     }
 }

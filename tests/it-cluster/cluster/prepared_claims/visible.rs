@@ -28,8 +28,8 @@ fn ready(rig: &ClaimRig, claim: &Claim) -> Option<(String, String)> {
     Some((text("status"), text("reason")))
 }
 
-fn words(status: &str, reason: &str) -> Option<(String, String)> {
-    Some((status.to_owned(), reason.to_owned()))
+fn words(status: &str, reason: &str) -> (String, String) {
+    (status.to_owned(), reason.to_owned())
 }
 
 /// Allocates the claim a device of the node, and one of another driver, whose status that driver wrote.
@@ -41,7 +41,7 @@ fn allocate(rig: &ClaimRig, claim: &Claim, device: &str) -> Value {
         "conditions": null,
     });
     let status = json!({"status": {
-        "allocation": {"devices": {"results": results}}, "devices": [entry.clone()],
+        "allocation": {"devices": {"results": results}}, "devices": [entry],
     }});
     let name = ["patch", "resourceclaim", &claim.name, "-n", rig.namespace()];
     let status = status.to_string();
@@ -58,7 +58,7 @@ fn status_of_a_claim_describes_its_device_until_it_is_released() {
     let claim = rig.claim("train", &[]);
     let foreign = allocate(&rig, &claim, &device);
     rig.prepare(&claim).unwrap();
-    eventually("the status", || ready(&rig, &claim) == words("True", "Prepared"));
+    eventually("the status", || ready(&rig, &claim) == Some(words("True", "Prepared")));
     let all = entries(&rig, &claim);
     assert_eq!(all.len(), 2, "{all:?}");
     assert!(all.contains(&foreign), "{all:?}");
@@ -84,7 +84,9 @@ fn status_of_a_claim_describes_its_device_until_it_is_released() {
     let _agent = rig.start(&[]);
     let other = rig.claim("other", &[&rig.device("1g.5gb", 0)]);
     rig.prepare(&other).unwrap();
-    eventually("the status of another claim", || ready(&rig, &other) == words("True", "Prepared"));
+    eventually("the status of another claim", || {
+        ready(&rig, &other) == Some(words("True", "Prepared"))
+    });
     assert_eq!(version(&claim), before);
 
     rig.unprepare(&claim).unwrap();
@@ -115,13 +117,13 @@ fn reported_fault_of_a_partition_is_in_health_status_and_taints() {
     let (device, other) = (rig.device("3g.20gb", 4), rig.device("3g.20gb", 0));
     let claim = rig.claim("train", &[&device]);
     rig.prepare(&claim).unwrap();
-    eventually("the status", || ready(&rig, &claim) == words("True", "Prepared"));
+    eventually("the status", || ready(&rig, &claim) == Some(words("True", "Prepared")));
     let place = rig.inventory();
     let place =
         place.devices[0].mig.compute_instances().next().map(|(gi, ci)| (gi.id, Some(ci.id)));
     rig.machine().machine.change(|world| world.xid(Slot(0), 31, place));
     rig.machine().machine.change(|world| world.xid(Slot(0), 95, place));
-    eventually("the fault", || ready(&rig, &claim) == words("False", "Unhealthy"));
+    eventually("the fault", || ready(&rig, &claim) == Some(words("False", "Unhealthy")));
     let is_healthy = |name: &str| {
         let health = rig.health();
         health.iter().any(|(device, is_healthy)| device == name && *is_healthy)
