@@ -117,12 +117,11 @@ async fn operate(
     if let Some(uplink) = uplink {
         leaving.spawn(uplink.run());
     }
-    let applies = partitioning.as_ref().map(|one| one.metrics().clone());
     let liveness = Liveness::new(interval);
     let claims = partitioning.as_ref().and_then(Partitioning::claims);
     let views = node::observe(settings, &hardware, (pods, claims), &mut tasks);
     let served = MetricsSources {
-        applies: applies.unwrap_or_default(),
+        applies: partitioning.as_ref().map(|one| one.metrics().clone()).unwrap_or_default(),
         usage: (views.as_ref()).map(|views| node::usage_metrics(settings, views)),
         vendors: Some(VendorMetrics::new(hardware.clone())),
         claims: claim_metrics,

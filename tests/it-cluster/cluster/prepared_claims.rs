@@ -259,10 +259,13 @@ fn claim_of_two_pods_is_listed_by_pod_and_released_with_the_last_one() {
     }
     rig.await_geometry(&["3g.20gb"]);
     eventually("the specification", || rig.has_spec(&claim));
-    let listed = "namespace=\"NS\",pod=\"train\",container=\"main\",claim=\"train\"} 1.0";
+    // A device that several containers of a pod share has no container.
+    let listed = "namespace=\"NS\",pod=\"train\",container=\"\",claim=\"train\"} 1.0";
     let listed = listed.replace("NS", rig.namespace());
     let metrics = || rig.runtime.block_on(http.get("/metrics")).body;
-    eventually("the claim of the pod", || metrics().contains(&listed));
+    let claimed =
+        || metrics().lines().filter(|line| line.contains("claim=")).collect::<Vec<_>>().join("\n");
+    until("the claim of the pod", claimed, |lines| lines.contains(&listed));
     // A restarted kubelet finds the socket again.
     nodes.restart_kubelet("node-1");
     agent.expect_log("the kubelet registered the DRA driver");

@@ -6,7 +6,8 @@ use super::*;
 fn status_has_the_identity_of_the_device_and_why_it_is_not_ready() {
     let mut record = PreparedClaims::default();
     let device = part(7, HALF, 0);
-    let key = prepared(&mut record, &claim("a", &[device.clone()]), &node([gpu(7, &[])]));
+    let key =
+        prepared(&mut record, &claim("a", std::slice::from_ref(&device)), &node([gpu(7, &[])]));
     assert_eq!(key.claim.name, "claim-a");
     let status = |inventory: &Inventory, faults: &BTreeMap<DeviceName, String>| {
         let statuses = record.statuses(inventory, POOL, faults);
