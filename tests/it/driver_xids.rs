@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use nvml_sim::model::Slot;
 use octavo_hardware::DriverHandle;
 use octavo_model::inventory::NvmlState;
@@ -226,6 +227,11 @@ fn agent_survives_ten_thousand_xids_and_reports_the_last() {
     let [first, second] = memory;
     assert!(second < first + 8192, "{first} KiB, then {second} KiB");
     let lines = agent.kill();
-    let shown = lines.iter().filter(|line| line.contains("Xid error reported"));
-    assert!(shown.count() <= 42, "a kind is logged twice: {lines:#?}");
+    let shown: Vec<&String> =
+        lines.iter().filter(|line| line.contains("Xid error reported")).collect();
+    // A kind is logged again after a minute, which a busy machine needs.
+    let time = |line: &str| line.split_whitespace().next().unwrap().parse::<Timestamp>().unwrap();
+    let seconds = time(shown.last().unwrap()).duration_since(time(shown[0])).as_secs();
+    let periods = usize::try_from(seconds / 60).unwrap() + 1;
+    assert!(shown.len() <= 42 * periods, "a kind is logged twice: {lines:#?}");
 }
