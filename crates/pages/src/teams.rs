@@ -183,7 +183,8 @@ fn page(
     let most_idle = most_idle(&sums).filter(|_| namespace.is_none());
     let rows = order.rows(&totals.teams, &sums).into_iter().take(MAX_ROWS);
     let rows = rows.map(|entry| TeamRow {
-        is_most_idle: most_idle.is_some_and(|(name, _)| name == entry.0),
+        is_most_idle: entry.2.idle.units() > 0
+            && most_idle.is_some_and(|(name, _)| name == entry.0),
         ..TeamRow::of(entry, order)
     });
     let rows: Vec<TeamRow> = rows.collect();
