@@ -24,7 +24,7 @@ pub(crate) struct Node {
     directory: TempDir,
 }
 
-/// Whether the simulator writes its call log.
+/// Use of the simulator's call log.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Log {
     On,

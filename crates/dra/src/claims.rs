@@ -122,6 +122,12 @@ pub struct PreparedDevice {
 }
 
 impl PreparedClaim {
+    /// Identity of the claim with this UID.
+    pub fn key(&self, uid: &ClaimUid) -> ClaimKey {
+        let ClaimRef { namespace, name } = self.reference();
+        ClaimKey { uid: uid.clone(), namespace, name }
+    }
+
     /// The namespace and name.
     pub fn reference(&self) -> ClaimRef {
         ClaimRef { namespace: self.namespace.clone(), name: self.name.clone() }

@@ -27,6 +27,8 @@ const IN_USE: &str = "in-use";
 const FOREIGN_PARTITION: &str = "foreign-partition";
 /// The driver does not report all partitions.
 const PARTITIONS_UNKNOWN: &str = "partitions-unknown";
+/// The device reported an error that the state of its GPU does not show.
+const REPORTED_ERROR: &str = "reported-error";
 
 /// Returns the state of an unhealthy GPU; `None` if containers can use it.
 pub(crate) fn unhealthy_state(device: &Device, nvml: &NvmlState) -> Option<DeviceState> {
@@ -44,9 +46,6 @@ pub(crate) fn unhealthy(device: &Device, nvml: &NvmlState) -> Option<DeviceTaint
     let unknown = mig.is_some_and(|mig| mig.geometry == Completeness::Partial);
     unknown.then(|| taint(UNHEALTHY, PARTITIONS_UNKNOWN))
 }
-
-/// Value of the taint of a device that reported an error which the state of its GPU does not show.
-const REPORTED_ERROR: &str = "reported-error";
 
 /// Returns the taint of a device of an unhealthy GPU, or of one that reported an error.
 pub(crate) fn unhealthy_or_faulty(

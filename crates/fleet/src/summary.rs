@@ -32,6 +32,7 @@ pub use group::NodeGroup;
 pub use layout::{LayoutSummary, StepCounts};
 pub use neuron::rounded_for_report;
 pub use node::NodeSummary;
+pub use node_from_labels::SHARING_LABEL;
 pub use node_state::NodeState;
 pub use octavo_model::sharing_mode::Sharing;
 pub use partitions::{PartitionUse, partitions_of};

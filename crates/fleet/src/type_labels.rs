@@ -14,7 +14,7 @@ pub const UNKNOWN: &str = "unknown";
 /// Labels with the memory of one device, in MiB.
 pub(crate) const MEMORY_LABELS: [&str; 2] = ["octavo.dev/memory-mib", "nvidia.com/gpu.memory"];
 /// GPU Feature Discovery's label of the product.
-pub(crate) const NVIDIA_PRODUCT_LABEL: &str = "nvidia.com/gpu.product";
+pub const NVIDIA_PRODUCT_LABEL: &str = "nvidia.com/gpu.product";
 /// Suffixes that GPU Feature Discovery adds to a product name for shared or partitioned devices.
 const SHARED_SUFFIX: &str = "-SHARED";
 const MIG_INFIX: &str = "-MIG-";

@@ -1,7 +1,7 @@
 //! Queues of Kueue: a flavor per pool, a cluster queue with the resources of the nodes, and local queues.
 //!
-//! CPU, memory and accelerators are in one resource group: in separate groups, a workload could get its CPU from a flavor
-//! whose nodes do not have its accelerator. Source of the fields and limits: Kueue v0.19.2, `apis/kueue/v1beta2`.
+//! CPU, memory and accelerators are in one resource group: in separate groups, Kueue could assign a workload CPU and
+//! accelerators from flavors with different nodes. Source of the fields and limits: Kueue v0.19.2, `apis/kueue/v1beta2`.
 
 use std::collections::BTreeSet;
 
@@ -193,16 +193,15 @@ fn namespace_selector(namespaces: &BTreeSet<&str>) -> LabelSelector {
 
 /// Levels whose labels all nodes have; none if that is only the host name, which is no topology.
 fn levels(pools: &Pools) -> Vec<TopologyLevel> {
-    let has_all = |label: &&&str| {
+    let is_common = |label: &&str| {
         let mut nodes = pools.all.iter().flat_map(|pool| &pool.nodes);
         nodes.all(|node| node.label(label).is_some())
     };
-    let mut levels: Vec<TopologyLevel> =
-        LEVELS.iter().filter(has_all).map(|label| TopologyLevel { node_label: label }).collect();
-    if !levels.is_empty() && has_all(&&HOSTNAME) {
-        levels.push(TopologyLevel { node_label: HOSTNAME });
+    let mut labels: Vec<&str> = LEVELS.into_iter().filter(is_common).collect();
+    if !labels.is_empty() {
+        labels.extend([HOSTNAME].into_iter().filter(is_common));
     }
-    levels
+    labels.into_iter().map(|node_label| TopologyLevel { node_label }).collect()
 }
 
 #[cfg(test)]

@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use octavo_fleet::cluster::ClusterNode;
+use octavo_fleet::summary::SHARING_LABEL;
+use octavo_fleet::type_labels::NVIDIA_PRODUCT_LABEL;
 
 /// Maximum number of labels of a selector. Source: Kueue v0.19.2, `ResourceFlavorSpec.NodeLabels`.
 pub(crate) const MAX_LABELS: usize = 8;
-/// Label of the sharing mode. Always part of a selector, because pods expect the same kind of device.
-pub(crate) const SHARING_LABEL: &str = "octavo.dev/sharing";
 /// Labels that distinguish layouts, in the order of preference: first those that an administrator sets.
 const LAYOUT_LABELS: [&str; 6] = [
     "octavo.dev/layout",
@@ -15,7 +15,7 @@ const LAYOUT_LABELS: [&str; 6] = [
     "octavo.dev/amd-compute-partition",
     "octavo.dev/amd-memory-partition",
     "octavo.dev/neuron-logical-core-size",
-    "nvidia.com/gpu.product",
+    NVIDIA_PRODUCT_LABEL,
 ];
 /// Prefix and suffix of the labels of MIG profiles. Not their counts: a failed GPU would move its node out of the pool.
 const MIG_PREFIX: &str = "nvidia.com/mig-";
@@ -32,6 +32,7 @@ pub(crate) fn labels(
     others: &[&ClusterNode],
 ) -> Result<BTreeMap<String, String>, BTreeSet<usize>> {
     let mut chosen = vec![type_label];
+    // Pods expect the same kind of device.
     chosen.extend(common(SHARING_LABEL, nodes));
     let mut rest: BTreeSet<usize> = (0..others.len()).collect();
     rest.retain(|at| others.get(*at).is_some_and(|node| chosen.iter().all(|one| has(node, *one))));

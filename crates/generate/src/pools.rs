@@ -6,17 +6,17 @@ use octavo_fleet::api::NodeRow;
 use octavo_fleet::availability::Shape;
 use octavo_fleet::cluster::{Amounts, CPU, ClusterNode, MEMORY, Readiness, Taint, Toleration};
 use octavo_fleet::hardware_profile::{TYPE_LABEL, selecting_label};
+use octavo_fleet::summary::SHARING_LABEL;
+use octavo_fleet::type_labels::NVIDIA_PRODUCT_LABEL;
 use octavo_model::accelerators::Catalog;
 use octavo_model::id::TypeName;
 
 use crate::error::GenerateError;
 use crate::note::{Exclusion, Note};
-use crate::pool_labels::{SHARING_LABEL, labels};
+use crate::pool_labels::labels;
 
 /// Maximum number of tolerations of a pool. Source: Kueue v0.19.2, `ResourceFlavorSpec.Tolerations`.
 pub(crate) const MAX_TOLERATIONS: usize = 8;
-/// Label of the product, which determines what a unit of NVIDIA's resource is.
-const PRODUCT_LABEL: &str = "nvidia.com/gpu.product";
 
 /// Nodes of one type that offer the same accelerator resources.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -155,7 +155,7 @@ fn candidate<'a>(
     catalog: &Catalog,
 ) -> Result<Candidate<'a>, Exclusion> {
     let label = selecting_label(node, type_name, catalog).ok_or(Exclusion::Unlabeled)?;
-    let product = node.label(PRODUCT_LABEL);
+    let product = node.label(NVIDIA_PRODUCT_LABEL);
     let units = node.allocatable.accelerators();
     let units: BTreeSet<(&str, Shape)> =
         units.map(|(name, _)| (name, Shape::from_resource(name, product))).collect();

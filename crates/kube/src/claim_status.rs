@@ -39,7 +39,7 @@ pub struct ClaimStatusWriter {
 
 /// Reason why the status of a claim is not written.
 #[derive(Debug, Error)]
-#[error("cannot write the status of resource claim {}/{}", key.namespace, key.name)]
+#[error("cannot write the status of resource claim {}", key.reference())]
 struct WriteError {
     key: ClaimKey,
     #[source]

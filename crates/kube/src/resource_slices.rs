@@ -52,7 +52,7 @@ pub struct ResourceSlicePublisher {
     listed: BTreeMap<String, ResourceSlice>,
     /// The Node as owner; `None` if it must be read.
     owner: Option<OwnerReference>,
-    /// True if the API server stores shared devices; `None` before it was asked, and after each new list.
+    /// True if the API server stores shared devices; `None` before this is known, and after each new list.
     stores_shares: Option<bool>,
 }
 

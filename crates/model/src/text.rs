@@ -85,6 +85,16 @@ pub fn join(items: impl IntoIterator<Item: Display>, separator: &str) -> String 
     texts.join(separator)
 }
 
+/// Quotes the text as one word of a shell, if necessary.
+pub fn shell_word(text: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-._/,=".contains(c);
+    if text.chars().all(is_plain) {
+        text.to_owned()
+    } else {
+        format!("'{}'", text.replace('\'', r"'\''"))
+    }
+}
+
 /// Joins the first few names of a list: `a, b and 3 more`.
 pub fn first_names(names: &[impl AsRef<str>], shown: usize) -> String {
     let first = join(names.iter().take(shown).map(AsRef::as_ref), ", ");

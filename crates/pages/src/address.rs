@@ -2,6 +2,7 @@
 
 use axum::extract::Query;
 use axum::http::Uri;
+use octavo_model::text::shell_word;
 
 /// Path of the list of nodes.
 pub(super) const LIST: &str = "/nodes";
@@ -73,10 +74,10 @@ impl ListAddress {
     pub(super) fn flags(&self) -> String {
         let flag = |(name, value): &(String, String)| match name.as_str() {
             "search" | "type" | "state" | "problem" | "sharing" | "layout" | "selector" => {
-                Some(format!(" --{name}={}", quoted(value)))
+                Some(format!(" --{name}={}", shell_word(value)))
             }
-            "layoutState" => Some(format!(" --layout-state={}", quoted(value))),
-            "group" => Some(format!(" --group-by={}", quoted(value))),
+            "layoutState" => Some(format!(" --layout-state={}", shell_word(value))),
+            "group" => Some(format!(" --group-by={}", shell_word(value))),
             _ => None,
         };
         self.0.iter().filter_map(flag).collect()
@@ -104,16 +105,6 @@ pub(super) fn query_pairs(uri: &Uri) -> Option<Vec<(String, String)>> {
 pub(super) fn query_parameter(uri: &Uri, name: &str) -> Option<String> {
     let found = query_pairs(uri)?.into_iter().find(|(known, _)| known == name);
     found.map(|(_, value)| value).filter(|value| !value.is_empty())
-}
-
-/// Quotes `text` as one word of a shell.
-pub(super) fn quoted(text: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-._/,=".contains(c);
-    if text.chars().all(plain) {
-        text.to_owned()
-    } else {
-        format!("'{}'", text.replace('\'', r"'\''"))
-    }
 }
 
 /// Path of the page of a hardware profile; a profile of a file may have no namespace.

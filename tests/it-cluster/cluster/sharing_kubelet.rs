@@ -139,15 +139,26 @@ impl KubeletNode {
         self.nodes.api().kubectl(&delete);
     }
 
-    async fn kubelet(&self) -> PodResourcesListerClient<Channel> {
+    async fn connect(&self) -> Result<PodResourcesListerClient<Channel>, tonic::transport::Error> {
         let socket = self.nodes.kubelet(NODE).join("pod-resources/kubelet.sock");
         let socket = Endpoint::try_from(format!("unix://{}", socket.display())).unwrap();
-        PodResourcesListerClient::new(socket.connect().await.unwrap())
+        socket.connect().await.map(PodResourcesListerClient::new)
+    }
+
+    async fn kubelet(&self) -> PodResourcesListerClient<Channel> {
+        self.connect().await.unwrap()
     }
 
     /// The ids of each pod according to kubelet.
     async fn ids(&self) -> BTreeMap<String, Vec<String>> {
-        let answer = self.kubelet().await.list(ListPodResourcesRequest {}).await;
+        self.ids_from(self.kubelet().await).await
+    }
+
+    async fn ids_from(
+        &self,
+        mut kubelet: PodResourcesListerClient<Channel>,
+    ) -> BTreeMap<String, Vec<String>> {
+        let answer = kubelet.list(ListPodResourcesRequest {}).await;
         let pods = answer.unwrap().into_inner().pod_resources.into_iter();
         pods.filter(|pod| pod.namespace == self.namespace)
             .map(|pod| {
@@ -157,14 +168,14 @@ impl KubeletNode {
             .collect()
     }
 
-    /// Waits until pods have these ids: a restarted kubelet does not know its pods at first.
+    /// Waits until pods have these ids: a restarted kubelet accepts no connections and does not know its pods at first.
     async fn until_ids(&self, expected: &BTreeMap<String, Vec<String>>) {
         let mut pace = tokio::time::interval(PACE);
         let ids = async || {
             pace.tick().await;
-            self.ids().await
+            Some(self.ids_from(self.connect().await.ok()?).await)
         };
-        until_async("the ids of pods", ids, |ids| ids == expected).await;
+        until_async("the ids of pods", ids, |ids| ids.as_ref() == Some(expected)).await;
     }
 
     /// All allocatable ids of a resource.

@@ -41,7 +41,7 @@ pub enum DeviceProblem {
 
 /// Identity of a device on the node, as the driver reports it.
 #[skip_serializing_none]
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DeviceData {
     /// UUID of the GPU or of the MIG device.
@@ -84,12 +84,7 @@ impl PreparedClaims {
                 let share = one.share.clone();
                 DeviceStatus { pool: pool.to_owned(), device, share, problem, data }
             });
-            let key = ClaimKey {
-                uid: uid.clone(),
-                namespace: claim.namespace.clone(),
-                name: claim.name.clone(),
-            };
-            (key, devices.collect())
+            (claim.key(uid), devices.collect())
         });
         statuses.collect()
     }
@@ -113,14 +108,7 @@ fn data(device: &DraDevice, inventory: &Inventory) -> Option<DeviceData> {
     let gpu: &Device = inventory.device(device.pci)?;
     let gpu_uuid = gpu.uuid.as_ref().map(ToString::to_string);
     let DraDeviceKind::Partition { profile, placement, .. } = &device.what else {
-        return Some(DeviceData {
-            uuid: gpu_uuid,
-            parent_uuid: None,
-            gpu_instance: None,
-            compute_instance: None,
-            profile: None,
-            placement: None,
-        });
+        return Some(DeviceData { uuid: gpu_uuid, ..DeviceData::default() });
     };
     let mut parts = gpu.mig.compute_instances();
     let (instance, compute) = parts.find(|(one, _)| is_instance(device, gpu.pci, one))?;

@@ -14,7 +14,7 @@ use crate::type_labels::MEMORY_LABELS;
 use crate::type_source::TypeSource;
 
 /// Octavo's label of the sharing mode.
-const SHARING_LABEL: &str = "octavo.dev/sharing";
+pub const SHARING_LABEL: &str = "octavo.dev/sharing";
 /// Label of GPU Feature Discovery for the sharing mode.
 const GFD_SHARING_LABEL: &str = "nvidia.com/gpu.sharing-strategy";
 

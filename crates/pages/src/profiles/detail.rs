@@ -3,9 +3,10 @@
 use askama::Template;
 use octavo_fleet::hardware_profile::document::ProfileRow;
 use octavo_fleet::hardware_profile::{Identifier, ProfileAnnotations};
+use octavo_model::text::shell_word;
 
 use super::{Badge, Estimate, FindingRow, Frame, key, memory_of, reach_summary, types, verdict};
-use crate::address::quoted;
+
 use crate::badges::printable;
 
 #[derive(Template)]
@@ -49,8 +50,8 @@ pub(super) fn page(
 ) -> ProfilePage {
     ProfilePage {
         frame,
-        name: quoted(&printable(&row.name)),
-        namespace: quoted(&printable(&row.namespace)),
+        name: shell_word(&printable(&row.name)),
+        namespace: shell_word(&printable(&row.namespace)),
         key: printable(&key(row)),
         shown: printable(&row.display_name),
         badge: verdict(row),

@@ -12,10 +12,11 @@ use octavo_fleet::estimate::profile_devices::{
 use octavo_fleet::estimate::{EstimateAnswer, EstimateRequest, Precision, Workload, parse_count};
 use octavo_fleet::hardware_profile::document::ProfileRow;
 use octavo_fleet::request_error::RequestError;
+use octavo_model::text::shell_word;
 use octavo_store::estimates;
 use octavo_store::view::FleetView;
 
-use crate::address::{query_pairs, quoted};
+use crate::address::query_pairs;
 use crate::badges::printable;
 use crate::filter_form::{Choice, choices};
 
@@ -222,7 +223,7 @@ impl EstimateForm {
         let mut words = vec!["octavo estimate".to_owned(), self.kind.clone()];
         let mut add = |flag: &str, value: &str| {
             if !value.is_empty() {
-                words.push(format!("{flag} {}", quoted(value)));
+                words.push(format!("{flag} {}", shell_word(value)));
             }
         };
         add("--parameters", &self.parameters);

@@ -195,6 +195,11 @@ impl ClaimStore {
         update(&self.problems, |problems| problems.set_failure(claim, error));
     }
 
+    /// Returns the devices that reported an error which their state does not show.
+    pub fn faulty(&self) -> BTreeSet<DeviceName> {
+        self.lock().faults.keys().cloned().collect()
+    }
+
     /// Sets the errors that devices reported, and that their state does not show.
     pub fn set_faults(&self, faults: BTreeMap<DeviceName, String>) {
         self.lock().faults = faults;
@@ -204,12 +209,7 @@ impl ClaimStore {
     pub fn claims(&self) -> Vec<ClaimKey> {
         let state = self.lock();
         let claims = state.record.iter().flat_map(|(_, record)| &record.claims);
-        let keys = claims.map(|(uid, claim)| ClaimKey {
-            uid: uid.clone(),
-            namespace: claim.namespace.clone(),
-            name: claim.name.clone(),
-        });
-        keys.collect()
+        claims.map(|(uid, claim)| claim.key(uid)).collect()
     }
 
     /// Returns the states of the recorded claims.
@@ -304,11 +304,10 @@ impl ClaimStore {
     /// Publishes the health of all devices, and the status of the devices of claims.
     fn publish_health(&self, inventory: &Arc<Inventory>) {
         let mut state = self.lock();
-        let scan = state.scan.take().filter(|(known, _)| Arc::ptr_eq(known, inventory));
-        let (_, scanned_at) =
-            state.scan.insert(scan.unwrap_or_else(|| (Arc::clone(inventory), Timestamp::now())));
-        let scanned_at = scanned_at.as_second();
-        let devices = NodeDevices { scanned_at, ..health(inventory, &state, &self.pool) };
+        let known = state.scan.take().filter(|(known, _)| Arc::ptr_eq(known, inventory));
+        let scan = known.unwrap_or_else(|| (Arc::clone(inventory), Timestamp::now()));
+        let scanned_at = state.scan.insert(scan).1.as_second();
+        let devices = health(inventory, &state, &self.pool, scanned_at);
         let is_scanned = inventory.nvml != NvmlState::Loading;
         let record = state.record.as_ref().filter(|_| is_scanned);
         let statuses =
@@ -421,7 +420,7 @@ fn write<T>(
 
 /// Returns the health of all devices that claims can be allocated, including those of GPUs that the layout covers, and of
 /// the devices of claims: the driver reports no partitions of a lost GPU.
-fn health(inventory: &Inventory, state: &StoreState, pool: &str) -> NodeDevices {
+fn health(inventory: &Inventory, state: &StoreState, pool: &str, scanned_at: i64) -> NodeDevices {
     let claims = state.record.iter().flat_map(|(_, record)| record.claims.values());
     let claimed = claims.flat_map(|claim| &claim.devices).map(|one| one.device.clone());
     let mut devices: BTreeSet<DraDevice> = claimed.collect();
@@ -434,7 +433,7 @@ fn health(inventory: &Inventory, state: &StoreState, pool: &str) -> NodeDevices 
         pool: pool.to_owned(),
         devices: devices.collect(),
         is_known: matches!(inventory.nvml, NvmlState::Ready(_)),
-        scanned_at: 0,
+        scanned_at,
     }
 }
 
@@ -446,10 +445,8 @@ impl ClaimAllocations for ClaimStore {
         };
         let unlisted = record.unlisted_allocations(listed, &self.pool);
         listed.retain(|one| {
-            let is_device = |device: &DraDevice| {
-                one.device_id.strip_prefix(&self.pool).and_then(|name| name.strip_prefix('/'))
-                    == Some(&*device.name().to_string())
-            };
+            let is_device =
+                |device: &DraDevice| one.device_id == format!("{}/{}", self.pool, device.name());
             one.claim.as_ref().is_none_or(|claim| !record.only_monitors(claim, is_device))
         });
         listed.extend(unlisted);

@@ -28,8 +28,6 @@ pub struct DraPublisher {
     pcie_roots: BTreeMap<PciAddress, Option<String>>,
     claims: Arc<ClaimStore>,
     monitor: HealthMonitor,
-    /// The devices that reported an error which their state does not show.
-    faulty: BTreeSet<DeviceName>,
     /// The inputs of the last publication. Reports of progress and of scans rarely change them.
     last: Option<PublishedInputs>,
 }
@@ -61,7 +59,6 @@ impl DraPublisher {
             pcie_roots: BTreeMap::new(),
             claims,
             monitor: HealthMonitor::new(xids),
-            faulty: BTreeSet::new(),
             last: None,
         }
     }
@@ -89,7 +86,6 @@ impl DraPublisher {
                 Some((device.name(), self.monitor.reported_fault(device.pci, part)?))
             })
             .collect();
-        self.faulty = faults.keys().cloned().collect();
         self.claims.set_faults(faults);
     }
 
@@ -100,10 +96,10 @@ impl DraPublisher {
         else {
             return;
         };
-        let claimed = self.claims.device_names();
+        let (claimed, faulty) = (self.claims.device_names(), self.claims.faulty());
         let is_same = |last: &PublishedInputs| {
             (&last.inventory, &last.rules, &last.claimed, &last.faulty)
-                == (inventory, &rules, &claimed, &self.faulty)
+                == (inventory, &rules, &claimed, &faulty)
         };
         if self.last.as_ref().is_some_and(is_same) {
             return;
@@ -121,11 +117,11 @@ impl DraPublisher {
             inventory: &inventory,
             rules: &rules,
             claimed: &claimed,
-            faulty: &self.faulty,
+            faulty: &faulty,
             pcie_roots: &pcie_roots,
         };
         self.slices.set(devices.slices());
-        let (inventory, faulty) = (current.clone(), self.faulty.clone());
+        let inventory = current.clone();
         self.last = Some(PublishedInputs { inventory, rules, claimed, faulty });
     }
 }

@@ -7,6 +7,7 @@ use clap::{Args, Subcommand, ValueHint};
 use octavo_client::ServerSettings;
 use octavo_generate::kueue::KueueApi;
 use octavo_model::id::is_label_name;
+use octavo_model::text::shell_word;
 use octavo_toolkit::choice::{Choice, choice};
 
 /// Versions of Kueue's API.
@@ -113,7 +114,8 @@ impl GenerateCommand {
             api.iter().map(|(version, _, _)| ("kueue-api", *version)).collect();
         let given = lists.iter().filter(|(_, names)| !names.is_empty());
         flags.extend(given.map(|(flag, names)| (*flag, names.as_str())));
-        let flags = flags.into_iter().map(|(flag, value)| format!(" --{flag} {}", quoted(value)));
+        let flags =
+            flags.into_iter().map(|(flag, value)| format!(" --{flag} {}", shell_word(value)));
         format!("octavo generate {name}{}", flags.collect::<String>())
     }
 }
@@ -124,15 +126,6 @@ fn object_name(text: &str) -> Result<String, &'static str> {
     name.ok_or(
         "use at most 63 lowercase letters, digits and '-', and a letter or digit at each end",
     )
-}
-
-/// Quotes a word for shells, if necessary.
-fn quoted(word: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./=,".contains(c);
-    if !word.is_empty() && word.chars().all(is_plain) {
-        return word.to_owned();
-    }
-    format!("'{}'", word.replace('\'', r"'\''"))
 }
 
 #[cfg(test)]

@@ -214,17 +214,15 @@ fn classify<'a>(pods: Option<&'a [Pod]>, holder: &Holder, is_paused: bool) -> Ho
     let known = match find_pod(pods.unwrap_or_default(), holder) {
         HolderPod::Pod(known) => known,
         HolderPod::Unlisted => return HolderClass::Unlisted(unlisted(holder, pods.is_some())),
-        HolderPod::Process if holder.details.claim.is_some() => {
-            return HolderClass::Unlisted(Blocker {
-                name: BlockerName::Process(holders(std::slice::from_ref(holder))),
-                reason: "the kubelet lists no pod of it: it was just created or deleted".to_owned(),
-            });
-        }
         HolderPod::Process => {
-            return HolderClass::Stays(Blocker {
-                name: BlockerName::Process(holders(std::slice::from_ref(holder))),
-                reason: "it does not belong to a pod".to_owned(),
-            });
+            let name = BlockerName::Process(holders(std::slice::from_ref(holder)));
+            return if holder.details.claim.is_some() {
+                let reason = "the kubelet lists no pod of it: it was just created or deleted";
+                HolderClass::Unlisted(Blocker { name, reason: reason.to_owned() })
+            } else {
+                let reason = "it does not belong to a pod".to_owned();
+                HolderClass::Stays(Blocker { name, reason })
+            };
         }
     };
     let name = known.id.name();

@@ -8,8 +8,9 @@ use octavo_fleet::hardware_profile::create_request::{MAX_NODES, ProfileOrder};
 use octavo_fleet::hardware_profile::{
     Count, CountField, CountOverride, Draft, DraftRequest, Identifier, NO_TAINT, Scheduling,
 };
+use octavo_model::text::shell_word;
 
-use crate::address::{query_pairs, quoted};
+use crate::address::query_pairs;
 use crate::badges::{capitalize, printable};
 
 /// Maximum length of a command. Linux passes at most 128 KiB in one argument of a program (`MAX_ARG_STRLEN`).
@@ -201,10 +202,10 @@ impl DraftForm {
             ..self.to_request()
         };
         let document = serde_json::to_string(&order).unwrap_or_default();
-        let address = quoted(&format!("{origin}/api/v1/profile-draft"));
+        let address = shell_word(&format!("{origin}/api/v1/profile-draft"));
         self.or_too_long(format!(
             "curl -sf -H 'Content-Type: application/json' -d {} {address} | jq .profile | kubectl create -f -",
-            quoted(&document)
+            shell_word(&document)
         ))
     }
 
@@ -216,14 +217,15 @@ impl DraftForm {
                 "displayName" => "display-name",
                 other => other,
             };
-            format!(" --{flag} {}", quoted(&value))
+            format!(" --{flag} {}", shell_word(&value))
         });
         let reason = Some(&self.reason).filter(|reason| !reason.is_empty());
-        let reason = reason.map(|reason| format!(" --reason {}", quoted(reason)));
+        let reason = reason.map(|reason| format!(" --reason {}", shell_word(reason)));
         let replace = self.replace.then(|| " --replace".to_owned());
         let flags: String = flags.chain(reason).chain(replace).collect();
         let is_plain = |c: char| c.is_ascii_alphanumeric() || "-._/:".contains(c);
-        let server = if origin.chars().all(is_plain) { origin.to_owned() } else { quoted(origin) };
+        let server =
+            if origin.chars().all(is_plain) { origin.to_owned() } else { shell_word(origin) };
         self.or_too_long(format!("octavo profiles create --server {server}{flags}"))
     }
 
