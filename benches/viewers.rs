@@ -92,29 +92,48 @@ fn measure(what: &str, aggregator: &Aggregator, pages: &[&str]) {
         }
     }
     let bytes = pages.iter().map(|page| get(aggregator.http, page).bytes).max().unwrap_or(0);
-    let (start, cpu) = (Instant::now(), process::cpu_ms(aggregator.id()));
+    let (start, cpu) = (Instant::now(), process::cpu_time(aggregator.id()));
     loads.store(0, Ordering::Relaxed);
     std::thread::sleep(SPAN);
     let seconds = start.elapsed().as_secs_f64();
-    let cpu = process::cpu_ms(aggregator.id()) - cpu;
+    let cpu = process::cpu_time(aggregator.id()) - cpu;
     let loads = f64::from(u32::try_from(loads.load(Ordering::Relaxed)).unwrap());
-    println!("| {what} | {:.0} | {:.1} | {bytes} |", cpu / seconds, loads / seconds);
+    println!(
+        "| {what} | {:.0} | {:.1} | {bytes} |",
+        1e3 * cpu.as_secs_f64() / seconds,
+        loads / seconds
+    );
 }
 
-/// Loads `page` after each `change` event.
+/// Loads `page` after each `change` event, but not more often than the page itself asks for.
 async fn view(address: SocketAddr, page: String, loads: Arc<AtomicUsize>) {
     let mut client = Client::connect(address).await;
     let mut events = TcpStream::connect(address).await.unwrap();
     events.write_all(b"GET /live HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
+    let (body, _) = client.get(&page).await;
+    let pause = refresh_interval(&String::from_utf8_lossy(body));
+    let mut last = Instant::now();
     let mut buffer = [0; 4096];
     loop {
         let count = events.read(&mut buffer).await.unwrap();
         assert!(count > 0, "the aggregator closed the event stream");
-        if String::from_utf8_lossy(&buffer[..count]).contains("event: change") {
+        let is_change = String::from_utf8_lossy(&buffer[..count]).contains("event: change");
+        if is_change && last.elapsed() >= pause {
+            last = Instant::now();
+            // Meanwhile, the aggregator has closed an idle connection.
+            if !pause.is_zero() {
+                client = Client::connect(address).await;
+            }
             client.get(&page).await;
             loads.fetch_add(1, Ordering::Relaxed);
         }
     }
+}
+
+/// Minimum interval between two loads of a page.
+fn refresh_interval(page: &str) -> Duration {
+    let value = page.split_once("data-refresh-ms=\"").and_then(|(_, rest)| rest.split_once('"'));
+    Duration::from_millis(value.map_or(0, |(milliseconds, _)| milliseconds.parse().unwrap()))
 }
 
 /// Reports changes of processes, of different agents each time.

@@ -28,7 +28,7 @@ use octavo_agent::usage::{ClaimAllocations, UsageChannels, UsageObserver};
 use octavo_dra::slices::pool_name;
 use octavo_hardware::DriverHandle;
 use octavo_kube::claim_status::ClaimStatusWriter;
-use octavo_kube::client::{self, Client};
+use octavo_kube::client::{self, Client, Program};
 use octavo_kube::events::PodEventsHandle;
 use octavo_kube::evict::{EvictionHandle, Evictor};
 use octavo_kube::node::{NodeController, NodeHandle};
@@ -53,9 +53,17 @@ pub(crate) struct ClusterHandles {
     node_handle: Option<Arc<NodeHandle>>,
     feature_handle: Option<NodeFeatureHandle>,
     eviction_handle: Option<EvictionHandle>,
-    slices: Option<Arc<ResourceSlicesHandle>>,
+    dra: Option<DraHandles>,
     /// Handle for events on pods.
     pub(crate) pods: Option<PodEventsHandle>,
+}
+
+/// Access to the devices of claims and to the claims.
+#[derive(Clone)]
+struct DraHandles {
+    slices: Arc<ResourceSlicesHandle>,
+    /// Not delayed by the agent's other requests, because a kubelet waits for the answer.
+    claims: ResourceClaimClient,
 }
 
 /// Parts of resource claims that the agent's loop and its metrics use.
@@ -99,12 +107,15 @@ pub(crate) async fn connect(
         tasks.spawn(writer.run());
         feature_handle
     });
-    let slices = sharing.dra.then(|| {
+    let mut dra = None;
+    if sharing.dra {
         let (slices, publisher) = ResourceSlicePublisher::new(client.clone(), &settings.node);
         tasks.spawn(publisher.run());
-        Arc::new(slices)
-    });
-    Ok(ClusterHandles { client, node_handle, feature_handle, eviction_handle, slices, pods })
+        let reader = client::connect(settings.kubeconfig.as_deref(), Program::Agent).await?;
+        let claims = ResourceClaimClient::new(reader, octavo_dra::DRIVER);
+        dra = Some(DraHandles { slices: Arc::new(slices), claims });
+    }
+    Ok(ClusterHandles { client, node_handle, feature_handle, eviction_handle, dra, pods })
 }
 
 /// Builds the sink for labels, and the Node if it is watched.
@@ -193,12 +204,13 @@ pub(crate) fn dra(
     partitioning: Option<Partitioning>,
     tasks: &mut JoinSet<()>,
 ) -> (Option<Partitioning>, Option<ClaimParts>) {
-    let handles = node.and_then(|node| Some((node.client.clone(), node.slices.clone()?)));
+    let handles = node.and_then(|node| Some((node.client.clone(), node.dra.clone()?)));
     let enabled = settings.cluster.as_ref().zip(handles);
-    let (partitioning, (cluster, (client, slices))) = match (partitioning, enabled) {
-        (Some(partitioning), Some(enabled)) => (partitioning, enabled),
-        (partitioning, _) => return (partitioning, None),
-    };
+    let (partitioning, (cluster, (client, DraHandles { slices, claims }))) =
+        match (partitioning, enabled) {
+            (Some(partitioning), Some(enabled)) => (partitioning, enabled),
+            (partitioning, _) => return (partitioning, None),
+        };
     let store = Arc::new(ClaimStore::new(pool_name(&cluster.node), settings.dra.release));
     let partitioning = partitioning.with_claims(Arc::clone(&store));
     let paths = HostPaths {
@@ -206,11 +218,11 @@ pub(crate) fn dra(
         dev: PathBuf::from("/dev"),
         cdi: settings.sharing.cdi_dir.clone(),
     };
-    tasks.spawn(ClaimStatusWriter::new(client.clone(), store.statuses()).run());
+    tasks.spawn(ClaimStatusWriter::new(client, store.statuses()).run());
     let metrics = ClaimMetrics::default();
     let plugin = ClaimPlugin::new(
         (Arc::clone(&store), metrics.clone()),
-        ResourceClaimClient::new(client, octavo_dra::DRIVER),
+        claims,
         hardware.clone(),
         partitioning.usage_probe(),
         ClaimSpecs::new(paths),
@@ -298,7 +310,7 @@ pub(crate) async fn clean_up(
         }
         info!("all fields of this agent removed from the Node");
     }
-    if let Some(slices) = node.slices {
+    if let Some(DraHandles { slices, .. }) = node.dra {
         slices.set(Vec::new());
         if timeout(ONESHOT_TIMEOUT, slices.wait_until_published()).await.is_err() {
             let error = slices.error().unwrap_or_default();

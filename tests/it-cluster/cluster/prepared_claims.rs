@@ -11,8 +11,6 @@ mod visible;
 use std::fs;
 use std::os::unix::fs::symlink;
 
-use nvml_sim::model::{Process, ProcessKind};
-use octavo_model::inventory::Inventory;
 use serde_json::{Value, json};
 
 use self::rig::{ClaimRig, ONE};
@@ -196,21 +194,6 @@ fn layout_does_not_destroy_the_instance_of_a_claim() {
     rig.prepare(&claim).unwrap();
     rig.unprepare(&claim).unwrap();
     rig.await_geometry(&["1g.5gb"; 7]);
-}
-
-/// A process in the first instance of the first GPU.
-fn process(inventory: &Inventory, pid: u32) -> Process {
-    let gpu = &inventory.devices[0];
-    let (instance, compute) = gpu.mig.compute_instances().next().unwrap();
-    Process {
-        pid,
-        name: "train".to_owned(),
-        gpu_uuid: gpu.uuid.as_ref().unwrap().to_string(),
-        gi: Some(instance.id),
-        ci: Some(compute.id),
-        memory_mib: 100,
-        kind: ProcessKind::Compute,
-    }
 }
 
 #[test]

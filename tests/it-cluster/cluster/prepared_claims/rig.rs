@@ -8,7 +8,7 @@ use std::process::Command;
 use k8s_openapi::api::resource::v1::ResourceClaim;
 use kube::Api as Objects;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
-use nvml_sim::model::World;
+use nvml_sim::model::{Process, ProcessKind, World};
 use octavo_dra::{DraDevice, DraDeviceKind};
 use octavo_kubelet::proto::dra::dra_plugin_client::DraPluginClient;
 use octavo_kubelet::proto::dra::{
@@ -33,40 +33,40 @@ use crate::record;
 use crate::time_limits::{Finish, TIME_LIMIT, until};
 
 /// A GPU with MIG mode on and no instance.
-pub(super) const ONE: &str = "- {board: A100_40GB, mig: enabled}\n";
+pub(crate) const ONE: &str = "- {board: A100_40GB, mig: enabled}\n";
 /// Logged when the kubelet can call.
-pub(super) const SERVING: &str = "serving resource claims";
+pub(crate) const SERVING: &str = "serving resource claims";
 
 /// A claim of the API server.
 #[derive(Clone)]
-pub(super) struct Claim {
-    pub(super) uid: String,
-    pub(super) name: String,
+pub(crate) struct Claim {
+    pub(crate) uid: String,
+    pub(crate) name: String,
 }
 
 impl Claim {
     /// File name of its CDI specification.
-    pub(super) fn spec(&self) -> String {
+    pub(crate) fn spec(&self) -> String {
         format!("octavo.dev-claim_{}.json", self.uid)
     }
 }
 
 /// A machine and its Node.
-pub(super) struct ClaimRig {
-    pub(super) api: &'static Api,
+pub(crate) struct ClaimRig {
+    pub(crate) api: &'static Api,
     node: String,
     /// The kubelet's directory.
     kubelet: PathBuf,
     machine: Node,
     namespace: String,
-    pub(super) runtime: Runtime,
+    pub(crate) runtime: Runtime,
     claims: Objects<ResourceClaim>,
     /// The Node, if no real kubelet has one.
     _node: Option<TestNode>,
 }
 
 impl ClaimRig {
-    pub(super) fn new(api: &'static Api, gpus: &str) -> Self {
+    pub(crate) fn new(api: &'static Api, gpus: &str) -> Self {
         let node = api.node("claims");
         let machine = Node::new(gpus);
         let kubelet = machine.machine.path().join("kubelet-dir");
@@ -75,7 +75,7 @@ impl ClaimRig {
     }
 
     /// A simulated machine whose agent serves the real kubelet of a node.
-    pub(super) fn with_kubelet(nodes: &'static Nodes, node: &str, gpus: &str) -> Self {
+    pub(crate) fn with_kubelet(nodes: &'static Nodes, node: &str, gpus: &str) -> Self {
         Self::build(nodes.api(), (node.to_owned(), nodes.kubelet(node), None), Node::new(gpus))
     }
 
@@ -89,7 +89,7 @@ impl ClaimRig {
         let devices = "Character devices:\n195 nvidia\n195 nvidiactl\n235 nvidia-caps\n\nBlock devices:\n  8 sd\n";
         fs::write(proc.join("devices"), devices).unwrap();
         // Source: the driver's file, which has all instances whether or not they exist.
-        let parts = (0..2).flat_map(|gpu| (0..15).map(move |instance| (gpu, instance)));
+        let parts = (0..8).flat_map(|gpu| (0..15).map(move |instance| (gpu, instance)));
         let instances = parts.map(|(gpu, instance)| {
             let (part, minor) = (format!("gpu{gpu}/gi{instance}"), 3 + gpu * 135 + instance * 9);
             format!("{part}/access {minor}\n{part}/ci0/access {}\n", minor + 1)
@@ -104,11 +104,11 @@ impl ClaimRig {
         Self { api, node, kubelet, machine, namespace, runtime, claims, _node: object }
     }
 
-    pub(super) fn machine(&self) -> &Node {
+    pub(crate) fn machine(&self) -> &Node {
         &self.machine
     }
 
-    pub(super) fn namespace(&self) -> &str {
+    pub(crate) fn namespace(&self) -> &str {
         &self.namespace
     }
 
@@ -116,27 +116,27 @@ impl ClaimRig {
         self.machine.machine.path()
     }
 
-    pub(super) fn cdi_dir(&self) -> PathBuf {
+    pub(crate) fn cdi_dir(&self) -> PathBuf {
         self.path().join("cdi")
     }
 
-    pub(super) fn pool(&self) -> String {
+    pub(crate) fn pool(&self) -> String {
         format!("{}/gpu.octavo.dev", self.node)
     }
 
     /// File names in the directory of CDI specifications.
-    pub(super) fn specs(&self) -> BTreeSet<String> {
+    pub(crate) fn specs(&self) -> BTreeSet<String> {
         let entries = fs::read_dir(self.cdi_dir()).into_iter().flatten();
         entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
     }
 
     /// The agent, not started.
-    pub(super) fn agent(&self, arguments: &[&str]) -> Command {
+    pub(crate) fn agent(&self, arguments: &[&str]) -> Command {
         self.agent_as(self.api.kubeconfig(), arguments)
     }
 
     /// The agent with other credentials, not started.
-    pub(super) fn agent_as(&self, kubeconfig: &Path, arguments: &[&str]) -> Command {
+    pub(crate) fn agent_as(&self, kubeconfig: &Path, arguments: &[&str]) -> Command {
         let mut command = self.machine.agent(&["--interval=1s", "--follow-node", "--dra"]);
         command.arg("--kubeconfig").arg(kubeconfig).arg("--node-name").arg(&self.node);
         command.args(arguments).arg("--kubelet-dir").arg(&self.kubelet);
@@ -145,14 +145,14 @@ impl ClaimRig {
     }
 
     /// The agent once it serves the kubelet.
-    pub(super) fn start(&self, arguments: &[&str]) -> Program {
+    pub(crate) fn start(&self, arguments: &[&str]) -> Program {
         let mut agent = Program::start(&mut self.agent(arguments));
         agent.expect_log(SERVING);
         agent
     }
 
     /// Credentials with the permissions of the chart, except for the status of claims.
-    pub(super) fn account_without_status(&self) -> TokenKubeconfig {
+    pub(crate) fn account_without_status(&self) -> TokenKubeconfig {
         let namespace = self.namespace();
         self.api.await_account(namespace);
         let user = format!("system:serviceaccount:{namespace}:default");
@@ -176,7 +176,7 @@ impl ClaimRig {
     }
 
     /// The taints of a published device, as `key=value`.
-    pub(super) fn taints(&self, device: &str) -> Vec<String> {
+    pub(crate) fn taints(&self, device: &str) -> Vec<String> {
         let of = format!("--field-selector=spec.nodeName={}", self.node);
         let text = self.api.kubectl(&["get", "resourceslices", &of, "-o", "json"]);
         let list: Value = serde_json::from_str(&text).unwrap();
@@ -190,7 +190,7 @@ impl ClaimRig {
     }
 
     /// The agent once it serves the kubelet, with usage by pod, and its metrics.
-    pub(super) fn start_with_metrics(&self) -> (Program, HttpApi) {
+    pub(crate) fn start_with_metrics(&self) -> (Program, HttpApi) {
         let arguments = ["--usage-interval=1s", "--metrics-listen=127.0.0.1:0"];
         let mut agent = Program::start(&mut self.agent(&arguments));
         let http = HttpApi::at(agent.metrics());
@@ -198,7 +198,7 @@ impl ClaimRig {
         (agent, http)
     }
 
-    pub(super) fn inventory(&self) -> Inventory {
+    pub(crate) fn inventory(&self) -> Inventory {
         self.runtime.block_on(self.machine.machine.observe())
     }
 
@@ -211,7 +211,7 @@ impl ClaimRig {
     }
 
     /// Name of the device of this profile at this slice of a GPU.
-    pub(super) fn device_on(&self, gpu: usize, name: &str, start: u32) -> String {
+    pub(crate) fn device_on(&self, gpu: usize, name: &str, start: u32) -> String {
         self.device_where(gpu, |device| {
             matches!(&device.what, DraDeviceKind::Partition { profile, placement, .. }
                 if profile.to_string() == name && placement.start == start)
@@ -219,21 +219,21 @@ impl ClaimRig {
     }
 
     /// The same of the first GPU.
-    pub(super) fn device(&self, name: &str, start: u32) -> String {
+    pub(crate) fn device(&self, name: &str, start: u32) -> String {
         self.device_on(0, name, start)
     }
 
     /// Name of the whole GPU.
-    pub(super) fn whole_device(&self) -> String {
+    pub(crate) fn whole_device(&self) -> String {
         self.device_where(0, |device| device.what == DraDeviceKind::Gpu)
     }
 
     /// Creates a claim that is allocated these devices of this node.
-    pub(super) fn claim(&self, name: &str, devices: &[&str]) -> Claim {
+    pub(crate) fn claim(&self, name: &str, devices: &[&str]) -> Claim {
         self.claim_in_pool(name, &self.pool(), devices)
     }
 
-    pub(super) fn claim_in_pool(&self, name: &str, pool: &str, devices: &[&str]) -> Claim {
+    pub(crate) fn claim_in_pool(&self, name: &str, pool: &str, devices: &[&str]) -> Claim {
         let results = devices.iter().map(|device| {
             json!({"request": "gpu", "driver": "gpu.octavo.dev", "pool": pool, "device": device})
         });
@@ -241,12 +241,12 @@ impl ClaimRig {
     }
 
     /// Creates a claim that is allocated a share of this device.
-    pub(super) fn claim_share(&self, name: &str, device: &str, share: &str) -> Claim {
+    pub(crate) fn claim_share(&self, name: &str, device: &str, share: &str) -> Claim {
         self.claim_with(name, device, &json!({"shareID": share}), &json!([]))
     }
 
     /// Creates a claim that is allocated this device, with these fields of the result and this configuration.
-    pub(super) fn claim_with(
+    pub(crate) fn claim_with(
         &self,
         name: &str,
         device: &str,
@@ -288,7 +288,7 @@ impl ClaimRig {
     }
 
     /// Deletes a claim.
-    pub(super) fn delete(&self, claim: &Claim) {
+    pub(crate) fn delete(&self, claim: &Claim) {
         self.allocate(&claim.name, &Value::Null);
         let params = DeleteParams::default();
         let deleted = self.claims.delete(&claim.name, &params);
@@ -310,7 +310,7 @@ impl ClaimRig {
     }
 
     /// Calls Prepare. `None` if the agent ends before it answers.
-    pub(super) fn try_prepare(&self, claim: &Claim) -> Option<Result<Vec<Device>, String>> {
+    pub(crate) fn try_prepare(&self, claim: &Claim) -> Option<Result<Vec<Device>, String>> {
         let request = NodePrepareResourcesRequest { claims: vec![self.api_claim(claim)] };
         let response = self.runtime.block_on(async {
             let mut client = DraPluginClient::new(self.connect().await?);
@@ -322,12 +322,12 @@ impl ClaimRig {
     }
 
     #[track_caller]
-    pub(super) fn prepare(&self, claim: &Claim) -> Result<Vec<Device>, String> {
+    pub(crate) fn prepare(&self, claim: &Claim) -> Result<Vec<Device>, String> {
         self.try_prepare(claim).unwrap()
     }
 
     /// Calls Unprepare. `None` if the agent ends before it answers.
-    pub(super) fn try_unprepare(&self, claim: &Claim) -> Option<Result<(), String>> {
+    pub(crate) fn try_unprepare(&self, claim: &Claim) -> Option<Result<(), String>> {
         let request = NodeUnprepareResourcesRequest { claims: vec![self.api_claim(claim)] };
         let response = self.runtime.block_on(async {
             let mut client = DraPluginClient::new(self.connect().await?);
@@ -338,12 +338,12 @@ impl ClaimRig {
     }
 
     #[track_caller]
-    pub(super) fn unprepare(&self, claim: &Claim) -> Result<(), String> {
+    pub(crate) fn unprepare(&self, claim: &Claim) -> Result<(), String> {
         self.try_unprepare(claim).unwrap()
     }
 
     /// The devices of the first health message, and whether each is healthy.
-    pub(super) fn health(&self) -> Vec<(String, bool)> {
+    pub(crate) fn health(&self) -> Vec<(String, bool)> {
         let first = self.runtime.block_on(async {
             let mut client = DraResourceHealthClient::new(self.connect().await?);
             let stream = client.node_watch_resources(NodeWatchResourcesRequest {}).await.ok()?;
@@ -357,19 +357,19 @@ impl ClaimRig {
 
     /// The container that a runtime creates with these CDI devices.
     #[track_caller]
-    pub(super) fn container(&self, ids: &[String]) -> Value {
+    pub(crate) fn container(&self, ids: &[String]) -> Value {
         let output = Command::new(RUNTIME.build()).arg(self.cdi_dir()).args(ids).finish();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         serde_json::from_slice(&output.stdout).unwrap()
     }
 
-    pub(super) fn has_spec(&self, claim: &Claim) -> bool {
+    pub(crate) fn has_spec(&self, claim: &Claim) -> bool {
         self.specs().contains(&claim.spec())
     }
 
     /// Waits until the Node reports this state of its layout.
     #[track_caller]
-    pub(super) fn await_state(&self, wanted: &str) {
+    pub(crate) fn await_state(&self, wanted: &str) {
         let path = "-o=jsonpath={.metadata.annotations.octavo\\.dev/status}";
         let state = || {
             let text = self.api.kubectl(&["get", "node", &self.node, path]);
@@ -379,38 +379,53 @@ impl ClaimRig {
     }
 
     /// The instances of the GPU, with their first slice.
-    pub(super) fn geometry(&self) -> Vec<(String, u32)> {
+    pub(crate) fn geometry(&self) -> Vec<(String, u32)> {
         self.machine.geometry(0)
     }
 
     #[track_caller]
-    pub(super) fn await_geometry(&self, wanted: &[&str]) {
+    pub(crate) fn await_geometry(&self, wanted: &[&str]) {
         self.machine.await_geometry(0, wanted);
     }
 
     /// UUIDs of the MIG devices.
-    pub(super) fn uuids(&self) -> Vec<String> {
+    pub(crate) fn uuids(&self) -> Vec<String> {
         let inventory = self.inventory();
         let parts = inventory.devices[0].mig.compute_instances();
         parts.map(|(_, one)| one.uuid.as_ref().unwrap().to_string()).collect()
     }
 
-    pub(super) fn add_process(&self, pid: u32) {
-        let process = super::process(&self.inventory(), pid);
+    pub(crate) fn add_process(&self, pid: u32) {
+        let process = process(&self.inventory(), pid);
         self.machine.machine.change(|world| world.add_process(process));
     }
 
-    pub(super) fn remove_process(&self, pid: u32) {
+    pub(crate) fn remove_process(&self, pid: u32) {
         self.machine.machine.change(|world| world.remove_process(pid));
     }
 
     /// Restarts the machine. MIG mode of this board survives, instances and the runtime's directory do not.
-    pub(super) fn reboot(&self) {
+    pub(crate) fn reboot(&self) {
         self.machine.machine.change(|world: &mut World| {
             world.reboot();
             Ok(())
         });
         // Absent before the first claim.
         let _absent = fs::remove_dir_all(self.cdi_dir());
+    }
+}
+
+/// A process in the first instance of the first GPU.
+fn process(inventory: &Inventory, pid: u32) -> Process {
+    let gpu = &inventory.devices[0];
+    let (instance, compute) = gpu.mig.compute_instances().next().unwrap();
+    Process {
+        pid,
+        name: "train".to_owned(),
+        gpu_uuid: gpu.uuid.as_ref().unwrap().to_string(),
+        gi: Some(instance.id),
+        ci: Some(compute.id),
+        memory_mib: 100,
+        kind: ProcessKind::Compute,
     }
 }
