@@ -235,7 +235,8 @@ fn fleet_totals(
         legend: legend(counts),
         unreported: {
             let unknown = types.iter().filter(|one| one.counts.counts.unknown > 0);
-            unreported_use::explanation(unknown.filter_map(|one| one.counts.type_name.as_ref()))
+            let names: Vec<_> = unknown.filter_map(|one| one.counts.type_name.as_ref()).collect();
+            unreported_use::explanation(&names)
         },
         nodes,
         nodes_noun: if nodes == 1 { "node" } else { "nodes" },

@@ -275,8 +275,8 @@ fn types_without_usage(
     if missing.is_empty() {
         return None;
     }
-    let explanation =
-        unreported_use::explanation(missing.keys().filter_map(|kind| kind.type_name()));
+    let names: Vec<&TypeName> = missing.keys().filter_map(|kind| kind.type_name()).collect();
+    let explanation = unreported_use::explanation(&names);
     let explanation = explanation.map_or_else(String::new, |text| format!(" {text}"));
     let types =
         missing.into_iter().map(|(kind, count)| format!("{} ({count})", product_name(kind)));

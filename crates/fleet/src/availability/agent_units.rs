@@ -253,11 +253,12 @@ impl<'a> Allocations<'a> {
         mut whole: UnitGroup,
     ) -> Vec<UnitGroup> {
         let is_covered = pci.is_some_and(|pci| self.covered.contains(&pci));
-        whole.unit_state = match whole.unit_state {
-            UnitState::Free | UnitState::Unknown if is_covered => UnitState::Covered,
-            UnitState::Free if self.is_use_unknown => UnitState::Unknown,
-            state => state,
-        };
+        let is_open = matches!(whole.unit_state, UnitState::Free | UnitState::Unknown);
+        if is_open && is_covered {
+            whole.unit_state = UnitState::Covered;
+        } else if self.is_use_unknown && whole.unit_state == UnitState::Free {
+            whole.unit_state = UnitState::Unknown;
+        }
         let held = uuid.and_then(|uuid| self.held.get(uuid));
         let held = held.map_or(0, |ids| u64::try_from(ids.len()).unwrap_or(u64::MAX));
         let Some((name, replicas)) = uuid.and_then(|uuid| self.sliced.get(uuid)) else {
@@ -268,10 +269,8 @@ impl<'a> Allocations<'a> {
         let taken = held.max(u64::from(whole.unit_state == UnitState::Taken));
         let replicas = u64::from(*replicas);
         let taken = taken.min(replicas);
-        let rest = match whole.unit_state {
-            UnitState::Taken => UnitState::Free,
-            state => state,
-        };
+        let is_taken = whole.unit_state == UnitState::Taken;
+        let rest = if is_taken { UnitState::Free } else { whole.unit_state };
         let counts = [(whole.unit_state.held(), taken), (rest, replicas.saturating_sub(taken))];
         let counts = counts.into_iter().filter(|(_, count)| *count > 0);
         let slices = counts.map(|(unit_state, count)| UnitGroup {
@@ -412,9 +411,10 @@ impl AgentUnits {
             units.iter().fold(0, |sum, one| of(one).saturating_add(sum))
         };
         let (total, broken): (u64, u64) = (sum(|one| one.total), sum(|one| one.broken));
-        let parts = match shape {
-            Shape::NeuronCore => capacity.checked_div(total).unwrap_or(1).max(1),
-            _ => 1,
+        let parts = if *shape == Shape::NeuronCore {
+            capacity.checked_div(total).unwrap_or(1).max(1)
+        } else {
+            1
         };
         // A plugin that withholds units withholds the unhealthy ones.
         let withheld = total.saturating_mul(parts).saturating_sub(allocatable);

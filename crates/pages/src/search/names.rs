@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use octavo_fleet::access::Visibility;
-use octavo_fleet::availability::{Availability, Shape, UnitType};
+use octavo_fleet::availability::{Availability, Row, Shape, UnitType};
 use octavo_fleet::hardware_profile::document::ProfileRow;
 use octavo_planner::layout::Layouts;
 use octavo_store::fleet::Fleet;
@@ -18,7 +18,7 @@ use crate::layouts::dry_run;
 /// Types by canonical name or product name. They are those of the page of availability, which the results lead to.
 pub(super) fn types(text: &str, all: &Availability, visibility: &Visibility) -> ResultGroup {
     let mut rows = all.rows.chunk_by(|one, other| one.key.kind == other.key.kind);
-    let known = rows.by_ref().filter(|rows| rows.iter().any(|row| row.is_shown()));
+    let known = rows.by_ref().filter(|rows| rows.iter().any(Row::is_shown));
     let kinds = known.filter_map(|rows| rows.first()).map(|row| &row.key.kind);
     let found = kinds.filter(|kind| {
         visibility.shows_type(kind.as_str())
