@@ -32,7 +32,7 @@ pub fn with_uuids(allocations: &mut [DeviceAllocation], devices: &[Device]) {
 
 /// Returns the devices of `gpu` that exist, with their UUIDs. A partition without a UUID has the name that drivers before
 /// R470 use.
-fn existing(gpu: &Device) -> Vec<(DraDevice, String)> {
+pub(crate) fn existing(gpu: &Device) -> Vec<(DraDevice, String)> {
     let Some(uuid) = gpu.uuid.as_ref() else {
         return Vec::new();
     };

@@ -14,7 +14,7 @@ mod status;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use octavo_model::catalog::Placement;
+use octavo_model::catalog::{Placement, ProfileCatalog};
 use octavo_model::claim::{ClaimKey, ClaimRef, ClaimUid};
 use octavo_model::holder::{DeviceAllocation, Holder, HolderDetails};
 use octavo_model::id::PciAddress;
@@ -240,12 +240,7 @@ impl PreparedClaims {
             let DraDeviceKind::Partition { profile_id, placement, .. } = &one.what else {
                 continue;
             };
-            let profile = state.catalog.by_id(*profile_id)?;
-            wanted.push(InstanceTarget {
-                profile_id: *profile_id,
-                compute: vec![profile.resources.gpu_slices],
-                placement: Some(*placement),
-            });
+            wanted.push(instance_target(&state.catalog, (*profile_id, *placement))?);
         }
         wanted.retain(|one| !instances.contains(one));
         let is_needed = |one: &GpuInstance| {
@@ -334,14 +329,23 @@ impl PreparedClaims {
         allocations.collect()
     }
 
-    /// Returns the devices of claims, and those whose instances Octavo created for claims that ended. Instances of other
-    /// devices were created outside of claims.
-    pub fn device_names(&self) -> BTreeSet<DeviceName> {
+    /// Returns the devices of claims, and those whose idle instances Octavo created for claims that ended. Instances of
+    /// other devices are used outside of claims, or were created there. `devices` are the GPUs.
+    pub fn device_names(&self, devices: &[Device]) -> BTreeSet<DeviceName> {
+        let is_used = |released: &&DraDevice| {
+            let gpu = devices.iter().find(|gpu| gpu.pci == released.pci);
+            let is_used = |gpu: &Device| {
+                let mut instances = gpu.mig.state().into_iter().flat_map(|one| &one.gpu_instances);
+                let own = instances.find(|one| is_instance(released, gpu.pci, one));
+                own.is_some_and(|own| is_in_use(gpu, &[], own))
+            };
+            gpu.is_some_and(is_used)
+        };
         let claims = self.claims.values().flat_map(|claim| &claim.devices);
         claims
             .filter(|one| !one.is_admin)
             .map(|one| one.device.name())
-            .chain(self.released.iter().map(DraDevice::name))
+            .chain(self.released.iter().filter(|one| !is_used(one)).map(DraDevice::name))
             .collect()
     }
 
@@ -352,6 +356,15 @@ impl PreparedClaims {
 
 fn overlap(one: Placement, other: Placement) -> bool {
     one.start < other.end() && other.start < one.end()
+}
+
+/// Returns the target for an instance with one compute instance that takes all of it.
+fn instance_target(
+    catalog: &ProfileCatalog,
+    (profile_id, placement): (u32, Placement),
+) -> Option<InstanceTarget> {
+    let compute = vec![catalog.by_id(profile_id)?.resources.gpu_slices];
+    Some(InstanceTarget { profile_id, compute, placement: Some(placement) })
 }
 
 fn identity(instance: &GpuInstance) -> (u32, Placement) {

@@ -3,9 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use octavo_model::id::PciAddress;
-use octavo_model::inventory::Inventory;
+use octavo_model::inventory::{Device, Inventory};
 use octavo_model::profile::ProfileName;
 use octavo_planner::layout::{DeviceTarget, ShareTarget, TargetScope, Targets, TimeSlicing};
+
+use crate::allocations::existing;
+use crate::device::{DraDeviceKind, devices_of};
 
 /// The GPUs that claims cannot use, and the replicas of those that claims share.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -34,6 +37,23 @@ impl ClaimRules {
                 .filter_map(|target| Some((target.pci, target.time_slicing.clone()?)))
                 .collect(),
         }
+    }
+
+    /// Returns the existing devices and partitions that claims share, by UUID, with their replicas.
+    pub fn shares(&self, devices: &[Device]) -> Vec<(String, u32)> {
+        let open = devices.iter().filter(|gpu| !self.covered.contains(&gpu.pci));
+        let shares = open.flat_map(|gpu| {
+            let published = devices_of(gpu);
+            let own = existing(gpu).into_iter().filter(move |(one, _)| published.contains(one));
+            own.filter_map(|(device, uuid)| {
+                let profile = match &device.what {
+                    DraDeviceKind::Gpu => None,
+                    DraDeviceKind::Partition { profile, .. } => Some(profile),
+                };
+                Some((uuid, self.replicas(gpu.pci, profile)?))
+            })
+        });
+        shares.collect()
     }
 
     /// Returns the number of replicas of a GPU, or of its partitions of a profile; `None` if they are not shared.

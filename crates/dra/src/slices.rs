@@ -48,7 +48,7 @@ pub struct NodeDevices<'a> {
     pub inventory: &'a Inventory,
     /// The rules of its layout. The GPUs that the layout covers are not published.
     pub rules: &'a ClaimRules,
-    /// The devices that prepared claims hold.
+    /// The devices that prepared claims hold, and those of claims that ended and left an idle partition.
     pub claimed: &'a BTreeSet<DeviceName>,
     /// The devices that reported an error which requires attention.
     pub faulty: &'a BTreeSet<DeviceName>,

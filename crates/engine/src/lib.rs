@@ -7,6 +7,7 @@
 //!   executor the transactions of a round, one thread per device, on the driver's thread
 //!     |
 //!   usage    device usage, queried before every destructive call
+//!   claims   resource claims that an agent prepared, which count as users
 //!   reset    the reset that a MIG mode change may require
 //!   program  runs NVIDIA's tools
 //!   store    lock, journal and history in the state directory
@@ -15,6 +16,7 @@
 //! Only the process that holds the lock of the state directory changes this node.
 
 pub mod agent_socket;
+pub mod claims;
 pub mod durable;
 pub mod engine;
 pub mod executor;

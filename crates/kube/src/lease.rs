@@ -49,7 +49,7 @@ pub struct LeadershipHandle {
 
 impl fmt::Debug for LeaseHolder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Keeper({}/{})", self.namespace, self.name)
+        write!(f, "LeaseHolder({}/{})", self.namespace, self.name)
     }
 }
 

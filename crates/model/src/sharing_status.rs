@@ -6,6 +6,7 @@ use utoipa::ToSchema;
 
 use super::resource::{ResourceName, ShareId};
 use crate::holder::DeviceAllocation;
+use crate::id::PciAddress;
 use crate::reason::Reason;
 use crate::reported::Reported;
 use crate::text::{MAX_TEXT_BYTES, MAX_WORD_BYTES, truncate, truncated_word};
@@ -49,6 +50,13 @@ pub struct SharingStatus {
     pub message: Option<String>,
     /// Resources, ordered by name.
     pub resources: Vec<ResourceStatus>,
+    /// GPUs that claims cannot use because the layout determines their partitions; only of `dra`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(value_type = Vec<String>)]
+    pub covered: Vec<PciAddress>,
+    /// Devices and partitions that several claims share, with their replicas; only of `dra`.
+    #[serde(rename = "claimShares", default, skip_serializing_if = "Vec::is_empty")]
+    pub claim_shares: Vec<UnitStatus>,
     /// Allocations that deviate from the desired ones until their pods release them.
     #[serde(rename = "kept", default, skip_serializing_if = "Vec::is_empty")]
     pub retained: Vec<RetainedId>,
@@ -75,6 +83,13 @@ impl SharingStatus {
             state: self.state.clone(),
             message: self.message.as_deref().map(truncated_text),
             resources: resources.map(ResourceStatus::bounded).collect(),
+            covered: self.covered.iter().take(MAX_UNITS).copied().collect(),
+            claim_shares: self
+                .claim_shares
+                .iter()
+                .take(MAX_UNITS)
+                .map(UnitStatus::bounded)
+                .collect(),
             retained: self.retained.iter().take(MAX_RETAINED).map(RetainedId::bounded).collect(),
             hand_off: self.hand_off.as_ref().filter(fits).cloned(),
             named: self.named.as_deref().map(truncated_word),
@@ -140,21 +155,26 @@ impl ResourceStatus {
     }
 
     fn bounded(&self) -> Self {
-        let unit = |unit: &UnitStatus| UnitStatus {
-            uuid: truncated_word(&unit.uuid),
-            replicas: unit.replicas,
-            health: match &unit.health {
+        Self {
+            name: self.name.clone(),
+            wanted: self.wanted,
+            allocatable: self.allocatable,
+            units: self.units.iter().take(MAX_UNITS).map(UnitStatus::bounded).collect(),
+        }
+    }
+}
+
+impl UnitStatus {
+    fn bounded(&self) -> Self {
+        Self {
+            uuid: truncated_word(&self.uuid),
+            replicas: self.replicas,
+            health: match &self.health {
                 Health::Healthy => Health::Healthy,
                 Health::Unhealthy { reason } => {
                     Health::Unhealthy { reason: truncated_text(reason) }
                 }
             },
-        };
-        Self {
-            name: self.name.clone(),
-            wanted: self.wanted,
-            allocatable: self.allocatable,
-            units: self.units.iter().take(MAX_UNITS).map(unit).collect(),
         }
     }
 }

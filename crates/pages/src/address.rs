@@ -3,9 +3,14 @@
 use axum::extract::Query;
 use axum::http::Uri;
 use octavo_model::text::shell_word;
+use octavo_store::query::check_names;
+use octavo_toolkit::error::chain;
 
 /// Path of the list of nodes.
 pub(super) const LIST: &str = "/nodes";
+
+/// Error of an address whose parameters cannot be decoded.
+const INVALID_ENCODING: &str = "the address has an invalid encoding";
 
 /// Parameters of an address, in order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -24,8 +29,7 @@ impl ListAddress {
         parse: impl FnOnce(&Self) -> Result<T, String>,
     ) -> (Self, T, Option<String>) {
         let Some(address) = Self::parse(uri) else {
-            let error = "the address has an invalid encoding".to_owned();
-            return (Self::default(), T::default(), Some(error));
+            return (Self::default(), T::default(), Some(INVALID_ENCODING.to_owned()));
         };
         match parse(&address) {
             Ok(request) => (address, request, None),
@@ -105,6 +109,15 @@ pub(super) fn query_pairs(uri: &Uri) -> Option<Vec<(String, String)>> {
 pub(super) fn query_parameter(uri: &Uri, name: &str) -> Option<String> {
     let found = query_pairs(uri)?.into_iter().find(|(known, _)| known == name);
     found.map(|(_, value)| value).filter(|value| !value.is_empty())
+}
+
+/// Message about the first parameter of `uri` that is not in the list `known`, or that is repeated.
+pub(super) fn parameter_error(uri: &Uri, known: &'static str) -> Option<String> {
+    let checked = match ListAddress::parse(uri) {
+        Some(address) => check_names(address.pairs(), known).map_err(|error| chain(&error)),
+        None => Err(INVALID_ENCODING.to_owned()),
+    };
+    checked.err().map(|error| format!("Invalid address: {error}."))
 }
 
 /// Path of the page of a hardware profile; a profile of a file may have no namespace.

@@ -13,7 +13,9 @@ use octavo_model::quantity::Mebibytes;
 use octavo_store::availability::{Age, AvailabilityCount, CLUSTER_UNREADABLE, Counter};
 use octavo_toolkit::error::chain;
 
-use super::badges::{count_noun as number_of, format_age, format_memory, millis, starting};
+use super::badges::{
+    capitalize, count_noun as number_of, format_age, format_memory, millis, starting,
+};
 use super::bar::{Bar, LegendCount, LegendEntry, legend_entry, legend_of};
 use super::frame::Frame;
 use super::history::HistorySection;
@@ -30,6 +32,8 @@ pub(super) struct AvailabilityPage {
     error: Option<String>,
     starting: Option<String>,
     left_out: Option<String>,
+    /// Message about an invalid parameter.
+    pub(super) wrong: Option<String>,
     profiles: Vec<ProfileRow>,
     types: Vec<TypePart>,
     origin: String,
@@ -38,6 +42,8 @@ pub(super) struct AvailabilityPage {
 /// Partitions of one MIG profile, of all types that have it.
 #[derive(Debug, Default)]
 struct ProfileRow {
+    /// HTML ID of the row.
+    id: String,
     /// ID and title of the section of each type.
     types: Vec<(String, String)>,
     profile: String,
@@ -88,12 +94,27 @@ const MAX_FRAGMENTED: usize = 10;
 #[derive(Debug)]
 struct ResourcePart {
     free: String,
-    what: String,
+    /// What one unit is: `as whole devices`.
+    shape: String,
     resource: String,
     bar: Bar,
     legend: Vec<LegendEntry>,
     facts: Vec<String>,
     reasons: Vec<String>,
+}
+
+impl TypePart {
+    /// Summary of the folded part; `None` if there is nothing to fold.
+    fn details(&self) -> Option<String> {
+        let fragmented = self.fragmented.len().saturating_add(self.more_fragmented);
+        let all = [
+            self.history.as_ref().map(|_| "Last 24 hours".to_owned()),
+            (!self.placements.is_empty()).then(|| "repartitioning of idle GPUs".to_owned()),
+            (fragmented > 0).then(|| number_of(fragmented, "fragmented GPU", "fragmented GPUs")),
+        ];
+        let all: Vec<String> = all.into_iter().flatten().collect();
+        (!all.is_empty()).then(|| capitalize(&all.join(", ")))
+    }
 }
 
 /// Builds the page of a count, limited by `visibility`, for a reader who reached this server at `origin`.
@@ -110,7 +131,7 @@ pub(super) fn page(
     let rows = availability.rows.iter();
     let rows = rows.filter(|row| visibility.shows_type(row.key.kind.as_str()));
     // Resources without nodes or pending pods are shown only as possible results of repartitioning.
-    for row in rows.filter(|row| row.nodes > 0 || row.pending.pods > 0) {
+    for row in rows.filter(|row| row.is_shown()) {
         let name = row.key.kind.as_str();
         let part = resource(row, availability.basis);
         match types.last_mut() {
@@ -157,6 +178,7 @@ pub(super) fn page(
             let rows = counted_rows(availability.omitted_rows);
             format!("{rows} omitted: there are too many types or resources.")
         }),
+        wrong: None,
         profiles: profiles(&availability.rows, visibility),
         types,
         origin: origin.to_owned(),
@@ -171,6 +193,7 @@ fn profiles(rows: &[Row], visibility: &Visibility) -> Vec<ProfileRow> {
             continue;
         };
         let found = all.entry(profile).or_insert_with(|| ProfileRow {
+            id: profile_anchor(profile),
             profile: profile.clone(),
             free: Some(0),
             ..ProfileRow::default()
@@ -194,6 +217,11 @@ pub(super) fn type_anchor(kind: &UnitType) -> String {
     format!("of-{}", kind.as_str())
 }
 
+/// HTML ID of the row of a MIG profile.
+pub(super) fn profile_anchor(profile: &str) -> String {
+    format!("profile-{profile}")
+}
+
 fn counted_rows(count: usize) -> String {
     number_of(count, "row is", "rows are")
 }
@@ -205,7 +233,7 @@ fn resource(row: &Row, basis: CountBasis) -> ResourcePart {
     let reasons = row.unavailable.iter();
     ResourcePart {
         free: row.known_free().map_or_else(|| "-".to_owned(), |free| free.to_string()),
-        what: format!("available {}", what(shape)),
+        shape: shape_of_units(shape),
         resource: resource.clone(),
         bar: Bar::from_legend(&keys, 15),
         legend: keys,
@@ -235,7 +263,7 @@ pub(super) fn use_of(row: &Row, basis: CountBasis) -> [LegendCount; 5] {
     ]
 }
 
-fn what(shape: &Shape) -> String {
+fn shape_of_units(shape: &Shape) -> String {
     match shape {
         Shape::Device => "as whole devices".to_owned(),
         Shape::Mig(profile) | Shape::AmdPartition(profile) => format!("as {profile} partitions"),

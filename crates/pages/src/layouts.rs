@@ -6,7 +6,7 @@ use std::cmp::Reverse;
 
 use askama::Template;
 use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode, Uri};
+use axum::http::{HeaderMap, Uri};
 use axum::response::Response;
 use octavo_access::visibility::ReaderVisibility;
 use octavo_fleet::access::Visibility;
@@ -17,7 +17,7 @@ use octavo_model::reported::Reported;
 use octavo_store::query::NO_STATE;
 use octavo_store::view::FleetView;
 
-use super::address::{LIST, encoded};
+use super::address::{LIST, encoded, parameter_error};
 use super::badges::{TextPart, count_noun, printable, starting};
 use super::frame::Frame;
 use super::layout::StateBadge;
@@ -25,7 +25,7 @@ use super::rollouts::{
     LayoutNodes, Rollout, Rollouts, current_states, nodes_by_layout, obstacle, rollout, rollouts,
 };
 use super::timeline::{RecentChange, recent_changes};
-use super::{PageState, html, origin};
+use super::{PageState, html, origin, status_of};
 
 /// Maximum number of layouts that are listed.
 const MAX_LAYOUTS: usize = 100;
@@ -42,6 +42,8 @@ struct LayoutsPage {
     starting: Option<String>,
     /// Reason why the aggregator's layouts may differ from its file.
     notice: Option<String>,
+    /// Message about an invalid parameter.
+    wrong: Option<String>,
     rows: Vec<LayoutRow>,
     /// Number of layouts that are not listed.
     more: usize,
@@ -88,7 +90,9 @@ pub(super) async fn show(
     uri: Uri,
     headers: HeaderMap,
 ) -> Response {
-    html(StatusCode::OK, &page(&site.view, &visibility, origin(&uri, &headers)))
+    let page = page(&site.view, &visibility, origin(&uri, &headers));
+    let page = LayoutsPage { wrong: parameter_error(&uri, ""), ..page };
+    html(status_of(page.wrong.as_ref()), &page)
 }
 
 fn page(view: &FleetView, visibility: &Visibility, origin: String) -> LayoutsPage {
@@ -111,6 +115,7 @@ fn page(view: &FleetView, visibility: &Visibility, origin: String) -> LayoutsPag
         frame: Frame::new(view),
         starting: starting(view, visibility),
         notice: file.notice.as_deref().map(printable),
+        wrong: None,
         rows: rows.collect(),
         more: layouts.len().saturating_sub(MAX_LAYOUTS),
         rollouts: rollouts(&fleet, &by_name, now),

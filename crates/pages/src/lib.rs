@@ -40,6 +40,7 @@ mod teams;
 mod timeline;
 mod topology;
 mod unknown_devices;
+mod unreported_use;
 mod vendor_devices;
 
 use std::sync::Arc;
@@ -52,14 +53,14 @@ use axum::response::{Html, IntoResponse, Redirect, Response};
 use axum::routing::get;
 use axum::{Extension, Router};
 use octavo_access::guard::{AccessError, error, requested_host};
-use octavo_fleet::access::Visibility;
+use octavo_fleet::access::{RouteRule, Visibility};
 use octavo_model::id::NodeName;
 use octavo_store::availability::Counter;
 use octavo_store::view::FleetView;
 use octavo_toolkit::error::chain;
 use tokio::sync::Semaphore;
 
-use self::address::{LIST, query_parameter};
+use self::address::{parameter_error, query_parameter};
 use self::frame::Frame;
 
 /// Content Security Policy: a page can only load its own files and send requests to its own server.
@@ -89,7 +90,6 @@ pub fn router(availability: Counter) -> Router {
         .route("/", get(overview::show))
         .route("/nodes/{name}", get(node))
         .route("/nodes", get(nodes))
-        .route("/nodes/", get(redirect_to_list))
         .route("/nodes.csv", get(nodes_csv::download))
         .route("/map", get(map::page))
         .route("/layouts", get(layouts::show))
@@ -130,14 +130,18 @@ async fn nodes(
     // Without a guard in front of it, the page shows nothing.
     let visibility = visibility.map_or_else(Visibility::none, |Extension(visibility)| visibility);
     let page = list::page(&site.view, &visibility, &uri, &origin(&uri, &headers));
-    let status = if page.is_wrong() { StatusCode::BAD_REQUEST } else { StatusCode::OK };
-    html(status, &page)
+    html(status_of(page.wrong.as_ref()), &page)
 }
 
-/// Redirects other addresses of the list, with their parameters.
-async fn redirect_to_list(uri: Uri) -> Redirect {
+/// Status of a page with a message about its address, if there is one.
+fn status_of(wrong: Option<&String>) -> StatusCode {
+    wrong.map_or(StatusCode::OK, |_| StatusCode::BAD_REQUEST)
+}
+
+/// Redirects to another path, with the parameters of `uri`.
+fn redirect(uri: &Uri, path: &str) -> Response {
     let query = uri.query().map(|query| format!("?{query}"));
-    Redirect::permanent(&format!("{LIST}{}", query.unwrap_or_default()))
+    Redirect::permanent(&format!("{path}{}", query.unwrap_or_default())).into_response()
 }
 
 async fn node(
@@ -179,8 +183,9 @@ async fn availability(
     match site.availability.latest().await {
         Some(counted) => {
             let origin = origin(&uri, &headers);
-            let page = availability::page(&site.availability, &counted, &visibility, &origin);
-            html(StatusCode::OK, &page)
+            let mut page = availability::page(&site.availability, &counted, &visibility, &origin);
+            page.wrong = parameter_error(&uri, "");
+            html(status_of(page.wrong.as_ref()), &page)
         }
         None => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
     }
@@ -224,7 +229,12 @@ pub fn refusal_page(refused: &AccessError) -> Response {
     response
 }
 
-async fn not_found(State(site): State<PageState>) -> Response {
+async fn not_found(State(site): State<PageState>, uri: Uri) -> Response {
+    // Only addresses that exist, so that no path leads to another site.
+    let shorter = uri.path().strip_suffix('/').filter(|path| !path.ends_with('/'));
+    if let Some(path) = shorter.filter(|path| RouteRule::allowed_methods(path).is_some()) {
+        return redirect(&uri, path);
+    }
     let page = NotFoundPage {
         frame: Frame::new(&site.view),
         title: "Page not found",

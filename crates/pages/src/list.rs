@@ -24,6 +24,7 @@ use super::groups::{GROUP, NodeSection, is_grouped, sections};
 use super::layouts::dry_run;
 use super::pager::{Pager, pager};
 use super::rows::{ColumnHeading, NodeRow, headings};
+use super::unreported_use;
 
 /// Maximum number of rows on a page.
 const MAX_ROWS: usize = 200;
@@ -43,7 +44,7 @@ pub(super) struct ListPage {
     glance: FleetTotals,
     types: Vec<TypeCard>,
     form: FilterForm,
-    wrong: Option<String>,
+    pub(super) wrong: Option<String>,
     caption: String,
     heads: Vec<ColumnHeading>,
     sections: Vec<NodeSection>,
@@ -78,6 +79,8 @@ struct FleetTotals {
     partitions: Option<String>,
     bar: Bar,
     legend: Vec<LegendEntry>,
+    /// Why the use of devices is unknown, if that is so because of their vendor.
+    unreported: Option<String>,
     nodes: usize,
     nodes_noun: &'static str,
     verdict: String,
@@ -105,13 +108,6 @@ struct TypeCard {
     about: String,
     bar: Bar,
     legend: Vec<LegendEntry>,
-}
-
-impl ListPage {
-    /// Returns whether the parameters were invalid.
-    pub(super) fn is_wrong(&self) -> bool {
-        self.wrong.is_some()
-    }
 }
 
 /// Builds the page that `uri` requests, for a reader who reached this server at `origin`.
@@ -237,6 +233,11 @@ fn fleet_totals(
             .then(|| format!("{} of {} partitions free", partitions.free, partitions.total)),
         bar: Bar::from_counts(counts, 15),
         legend: legend(counts),
+        unreported: {
+            let unknown = types.iter().filter(|one| one.counts.counts.unknown > 0);
+            let names: Vec<_> = unknown.filter_map(|one| one.counts.type_name.as_ref()).collect();
+            unreported_use::explanation(&names)
+        },
         nodes,
         nodes_noun: if nodes == 1 { "node" } else { "nodes" },
         verdict: attention_summary(fleet, is_starting, now),

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use askama::Template;
 use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode, Uri};
+use axum::http::{HeaderMap, Uri};
 use axum::response::Response;
 use octavo_access::visibility::ReaderVisibility;
 use octavo_fleet::access::{Visibility, VisibleTypes};
@@ -31,7 +31,7 @@ use super::address::ListAddress;
 use super::badges::{Badge, count_noun, format_memory, node_state, starting, type_name};
 use super::filter_form::{FILTERS, FilterForm, filter_form};
 use super::frame::Frame;
-use super::{PageState, html, origin};
+use super::{PageState, html, origin, status_of};
 
 /// Maximum number of devices that have a cell each unless the reader asks for it. Cells of 33 pixels, with their
 /// gaps, for as many devices fill a screen of 1920 x 1080 pixels; larger fleets are easier to read as nodes.
@@ -172,8 +172,7 @@ pub(super) async fn page(
         origin: origin(&uri, &headers),
         ..page
     };
-    let status = if page.wrong.is_some() { StatusCode::BAD_REQUEST } else { StatusCode::OK };
-    html(status, &page)
+    html(status_of(page.wrong.as_ref()), &page)
 }
 
 /// Cells of the devices of these nodes that match the query, at most one node more than

@@ -21,13 +21,14 @@ use self::attention::Attention;
 use self::capacity::CapacityRow;
 use self::demand::PendingPods;
 use self::health::{Figure, StateBar};
+use super::address::LIST;
 use super::badges::{format_age, millis, starting};
 use super::frame::Frame;
 use super::history::FleetTrend;
 use super::list::{self, EmptyFleet};
 use super::rollouts::{Rollouts, nodes_by_layout, rollouts};
 use super::timeline::{RecentChange, recent_changes};
-use super::{PageState, html, origin, redirect_to_list};
+use super::{PageState, html, origin, redirect};
 
 /// Maximum number of changes that are listed.
 const MAX_CHANGES: usize = 8;
@@ -68,7 +69,7 @@ pub(super) async fn show(
     headers: HeaderMap,
 ) -> Response {
     if uri.query().is_some_and(|query| !query.is_empty()) {
-        return redirect_to_list(uri).await.into_response();
+        return redirect(&uri, LIST);
     }
     match site.availability.current().await {
         Some(latest) => {

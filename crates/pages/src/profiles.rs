@@ -28,10 +28,10 @@ use tokio::sync::Semaphore;
 
 use self::draft::PageReader;
 use self::estimate::Estimate;
-use super::address::profile_path;
+use super::address::{parameter_error, profile_path};
 use super::badges::{Badge, count_noun, format_memory, printable};
 use super::frame::Frame;
-use super::{NotFoundPage, PageState, html, origin};
+use super::{NotFoundPage, PageState, html, origin, status_of};
 
 /// Maximum number of rows, ordered by namespace and name.
 const MAX_ROWS: usize = 500;
@@ -49,6 +49,8 @@ pub(super) const MAX_LONG_FORMS: usize = 8;
 struct ListPage {
     frame: Frame,
     notice: Option<String>,
+    /// Message about an invalid parameter.
+    wrong: Option<String>,
     /// Whether neither the cluster nor a file provides profiles.
     is_nowhere: bool,
     caption: String,
@@ -89,13 +91,14 @@ pub(super) async fn list(
     let page = ListPage {
         frame: Frame::new(&site.view),
         notice: site.view.profiles_notice(&visibility).map(|text| printable(&text)),
+        wrong: parameter_error(&uri, ""),
         is_nowhere: report.source == ProfileSource::Nowhere && rows.is_empty(),
         caption: count_noun(all, "hardware profile", "hardware profiles"),
         more: all.saturating_sub(rows.len()),
         rows,
         origin: origin(&uri, &headers),
     };
-    html(StatusCode::OK, &page)
+    html(status_of(page.wrong.as_ref()), &page)
 }
 
 /// Serves a profile without a namespace, which a file may contain.

@@ -1,4 +1,6 @@
-//! Search results: nodes, devices, pods and namespaces.
+//! Search results: nodes, devices, types, MIG profiles, layouts, hardware profiles, pods and namespaces.
+
+mod names;
 
 use askama::Template;
 use axum::extract::State;
@@ -79,7 +81,13 @@ pub(super) async fn page(
         yield_now().await;
     }
     let found = search.finish();
-    let groups = groups(&found, visibility.nodes);
+    let mut groups = groups(&found, visibility.nodes);
+    if namespace.is_none() && !text.is_empty() {
+        // After nodes and devices.
+        let place = groups.iter().position(|group| ["pods", "namespaces"].contains(&group.id));
+        let place = place.unwrap_or(groups.len());
+        groups.splice(place..place, named(&site, &visibility, &fleet, text).await);
+    }
     let total = groups.iter().map(|group| group.count).sum();
     let has_query = !text.is_empty() || namespace.is_some();
     let page = SearchPage {
@@ -101,6 +109,30 @@ pub(super) async fn page(
     html(StatusCode::OK, &page)
 }
 
+/// Groups of matches by name, of the kinds that the reader may see.
+async fn named(
+    site: &PageState,
+    visibility: &Visibility,
+    fleet: &Fleet,
+    text: &str,
+) -> Vec<ResultGroup> {
+    let mut groups = Vec::new();
+    if let Some(latest) = site.availability.current().await {
+        groups.push(names::types(text, &latest.availability, visibility));
+        groups.push(names::mig_profiles(text, &latest.availability, visibility));
+    }
+    if visibility.nodes {
+        groups.push(names::layouts(text, fleet, site.view.layouts().layouts.as_deref()));
+    }
+    if visibility.profiles {
+        let report = site.view.profiles().latest_report(site.view.fleet()).await;
+        let rows = report.visible_to(visibility).map(|(row, _)| row);
+        groups.push(names::hardware_profiles(text, rows));
+    }
+    groups.retain(|group| group.count > 0);
+    groups
+}
+
 /// Node with exactly this name.
 fn exact_node(fleet: &Fleet, text: &str) -> Option<NodeName> {
     let name = text.to_ascii_lowercase().parse::<NodeName>().ok()?;
@@ -109,9 +141,14 @@ fn exact_node(fleet: &Fleet, text: &str) -> Option<NodeName> {
 
 /// Kinds of matches that require another permission. In a namespace, only pods are searched.
 fn hidden(visibility: &Visibility, in_namespace: bool) -> Vec<(&'static str, &'static str)> {
-    let nodes = ("Nodes and devices", "list nodes.octavo.dev");
+    let nodes = ("Nodes, devices and layouts", "list nodes.octavo.dev");
+    let profiles = ("Hardware profiles", "list hardwareprofiles.octavo.dev");
     let pods = ("Pods and namespaces", "list usage.octavo.dev");
-    let all = [(visibility.nodes || in_namespace, nodes), (visibility.pods, pods)];
+    let all = [
+        (visibility.nodes || in_namespace, nodes),
+        (visibility.profiles || in_namespace, profiles),
+        (visibility.pods, pods),
+    ];
     all.into_iter().filter(|(is_shown, _)| !is_shown).map(|(_, hidden)| hidden).collect()
 }
 
@@ -187,3 +224,6 @@ fn pod(found: &PodMatch, nodes: bool) -> SearchResult {
         },
     }
 }
+
+#[cfg(test)]
+mod tests;

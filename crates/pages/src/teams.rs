@@ -22,14 +22,15 @@ use octavo_store::usage::summary::{Summary, UsageTotals};
 use tokio::task::yield_now;
 
 use self::order::{TeamEntry, TeamOrder, by_namespace, most_idle};
-use super::address::{encoded, query_parameter};
+use super::address::{encoded, parameter_error, query_parameter};
 use super::badges::{
     count_noun, format_age, format_memory, millis, printable, product_name, starting,
 };
 use super::frame::Frame;
 use super::overview::demand::{PendingPods, pending_by_namespace};
 use super::rows::ColumnHeading;
-use super::{PageState, html, origin};
+use super::unreported_use;
+use super::{PageState, html, origin, status_of};
 
 /// Maximum number of rows.
 const MAX_ROWS: usize = 500;
@@ -140,7 +141,7 @@ impl Request {
         let namespace = query_parameter(uri, "namespace").map(|name| name.trim().to_owned());
         let order = query_parameter(uri, "sort").map(|text| TeamOrder::parse(&text));
         let (order, wrong) = match order.transpose() {
-            Ok(order) => (order.unwrap_or_default(), None),
+            Ok(order) => (order.unwrap_or_default(), parameter_error(uri, "namespace, sort")),
             Err(error) => (TeamOrder::default(), Some(format!("Invalid address: {error}."))),
         };
         Self { namespace: namespace.filter(|name| !name.is_empty()), order, wrong }
@@ -167,8 +168,7 @@ pub(super) async fn show(
     }
     let totals = summary.totals();
     let seen = (&site.availability, &latest, &visibility);
-    let status = if request.wrong.is_some() { StatusCode::BAD_REQUEST } else { StatusCode::OK };
-    html(status, &page(seen, &totals, request, &origin(&uri, &headers)))
+    html(status_of(request.wrong.as_ref()), &page(seen, &totals, request, &origin(&uri, &headers)))
 }
 
 fn page(
@@ -275,10 +275,13 @@ fn types_without_usage(
     if missing.is_empty() {
         return None;
     }
+    let names: Vec<&TypeName> = missing.keys().filter_map(|kind| kind.type_name()).collect();
+    let explanation = unreported_use::explanation(&names);
+    let explanation = explanation.map_or_else(String::new, |text| format!(" {text}"));
     let types =
         missing.into_iter().map(|(kind, count)| format!("{} ({count})", product_name(kind)));
     Some(format!(
-        "Allocated units of these types are not counted, because no agent reports which pods use them: {}.",
+        "Allocated units of these types are not counted, because no agent reports which pods use them: {}.{explanation}",
         join(types, ", ")
     ))
 }

@@ -75,6 +75,8 @@ async fn every_response_has_the_security_headers() {
         ("/layouts/dry-run", StatusCode::OK),
         ("/layouts/dry-run?sort=nothing", StatusCode::BAD_REQUEST),
         ("/teams?sort=nothing", StatusCode::BAD_REQUEST),
+        ("/teams?sort=&namespace=team-a", StatusCode::OK),
+        ("/map?colour=red", StatusCode::BAD_REQUEST),
         ("/nodes/node-00000", StatusCode::OK),
         ("/nodes/NOT-A-NAME", StatusCode::NOT_FOUND),
         ("/profiles", StatusCode::OK),
@@ -193,18 +195,50 @@ async fn search_in_a_namespace_keeps_it_and_finds_no_nodes() {
 }
 
 #[tokio::test]
-async fn former_addresses_of_the_list_are_redirected() {
+async fn unknown_and_repeated_parameters_are_refused_with_a_message() {
+    let (_fleet, view) = view(1);
+    for (path, valid) in [
+        ("/teams", "namespace, sort"),
+        ("/availability", "none"),
+        ("/layouts", "none"),
+        ("/profiles", "none"),
+    ] {
+        assert_eq!(get(&view, &format!("{path}?colour=")).await.status(), StatusCode::OK);
+        let answer = get(&view, &format!("{path}?colour=red")).await;
+        assert_eq!(answer.status(), StatusCode::BAD_REQUEST, "{path}");
+        let page = text(answer).await;
+        let message = format!(
+            "Invalid address: unknown parameter &#34;colour&#34;; valid parameters: {valid}."
+        );
+        assert!(page.contains(&message), "{path}: {page}");
+    }
+    let page = text(get(&view, "/teams?namespace=a&namespace=b").await).await;
+    assert!(page.contains("the parameter namespace can be given only once"), "{page}");
+    // The answer with the message is also a page with its content.
+    let page = text(get(&view, "/map?colour=red").await).await;
+    assert!(page.contains("unknown parameter &#34;colour&#34;"), "{page}");
+}
+
+#[tokio::test]
+async fn former_addresses_and_a_slash_at_the_end_are_redirected() {
     let (_fleet, view) = view(1);
     for (path, there) in [
         ("/?state=ok&group=type", "/nodes?state=ok&group=type"),
         ("/nodes/?sort=-free", "/nodes?sort=-free"),
         ("/nodes/", "/nodes"),
+        ("/nodes/node-00000/?layout=a", "/nodes/node-00000?layout=a"),
+        ("/teams/?sort=namespace", "/teams?sort=namespace"),
+        ("/profiles/opendatahub/large/", "/profiles/opendatahub/large"),
     ] {
         let answer = get(&view, path).await;
         assert_eq!(answer.status(), StatusCode::PERMANENT_REDIRECT, "{path}");
         assert_eq!(answer.headers()[header::LOCATION], there, "{path}");
     }
     assert_eq!(get(&view, "/?").await.status(), StatusCode::OK);
+    // Never to another site.
+    for path in ["//evil.example/", "/\\evil.example/", "/elsewhere/", "/nodes//"] {
+        assert_eq!(get(&view, path).await.status(), StatusCode::NOT_FOUND, "{path}");
+    }
 }
 
 #[tokio::test]

@@ -25,7 +25,7 @@ use super::clock::Moment;
 use super::fleet::{Fleet, Node};
 pub use error::QueryError;
 pub use group::{GroupedNodes, group_nodes};
-pub use parse::NO_STATE;
+pub use parse::{NO_STATE, check_names};
 pub use selector::{Selector, SelectorError};
 use token::Rank;
 pub use token::{ContinueToken, TokenError};

@@ -138,6 +138,22 @@ impl<T> Matches<T> {
     }
 }
 
+impl<T> FromIterator<T> for Matches<T> {
+    fn from_iter<I: IntoIterator<Item = T>>(all: I) -> Self {
+        let mut matches = Self::default();
+        for one in all {
+            matches.push(one);
+        }
+        matches
+    }
+}
+
+/// Returns whether `name` contains the searched text, in any case. Nothing matches an empty text.
+pub fn is_match(name: &str, text: &str) -> bool {
+    let text = octavo_model::text::truncate(text.trim(), MAX_TEXT_BYTES).to_ascii_lowercase();
+    !text.is_empty() && name.to_ascii_lowercase().contains(&text)
+}
+
 impl<'a> Search<'a> {
     /// Prepares a search for `text` in the nodes of `fleet`, without reading. An empty text matches all pods of the
     /// namespace of the scope, and nothing else.
@@ -415,6 +431,14 @@ mod tests {
         assert_eq!(namespaces.items, [("team-a".to_owned(), 2), ("team-b".to_owned(), 1)]);
         assert_eq!(found("none of these", ALL), SearchResults::default());
         assert_eq!(found("", ALL), SearchResults::default());
+    }
+
+    #[test]
+    fn names_match_in_any_case_and_are_bounded() {
+        assert!(is_match("NVIDIA H200 141 GB", " h200 ") && is_match("3g.40gb", "3G.40"));
+        assert!(!is_match("serving", "") && !is_match("serving", "training"));
+        let all: Matches<usize> = (0..25).collect();
+        assert_eq!((all.items.len(), all.rest()), (MAX_MATCHES, 5));
     }
 
     #[test]

@@ -10,7 +10,6 @@
 //! ```
 
 mod backend;
-pub(crate) mod claim_probe;
 pub mod claim_problems;
 pub mod claim_specs;
 pub mod claim_store;

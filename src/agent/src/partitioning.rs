@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use octavo_engine::agent_socket::LayoutChoice;
+use octavo_engine::claims::{ClaimProbe, ClaimRecord};
 use octavo_engine::engine::{DesiredLayout, Engine, Settings};
 use octavo_engine::executor::ProgressByDevice;
 use octavo_engine::manual_choice;
@@ -34,7 +35,6 @@ pub use self::choice::{ChoiceRejected, NodeChoice};
 use self::choice::{ChoiceSource, LayoutChoices, ManualChoice};
 use self::target_changes::{HELD_STATE, REFUSED_STATE, TargetChanges, UNSETTLED_STATE, differing};
 use crate::control_socket::{self, ControlSocket};
-use crate::dra::claim_probe::ClaimProbe;
 use crate::dra::claim_store::ClaimStore;
 use crate::metrics::LayoutMetrics;
 use crate::settings::PartitioningSettings;
@@ -123,7 +123,7 @@ impl Partitioning {
     /// Lets resource claims change the GPUs whose partitions no layout determines.
     #[must_use]
     pub fn with_claims(self, claims: Arc<ClaimStore>) -> Self {
-        let probe = ClaimProbe::new(self.usage_probe, Arc::clone(&claims));
+        let probe = ClaimProbe::new(self.usage_probe, Arc::clone(&claims) as Arc<dyn ClaimRecord>);
         Self { usage_probe: Arc::new(probe), claims: Some(claims), ..self }
     }
 

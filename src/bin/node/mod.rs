@@ -235,7 +235,7 @@ pub(crate) fn dra(
     }));
     let sys_root = settings.hardware.sys_root.clone();
     let xids = sharing_backend::xids(settings);
-    let backend = Box::new(ClaimBackend::new(Arc::clone(&slices), &store));
+    let backend = Box::new(ClaimBackend::new(Arc::clone(&slices), Arc::clone(&store)));
     let publisher = DraPublisher::new(slices, cluster.node.clone(), sys_root, store, xids);
     (Some(partitioning), Some(ClaimParts { publisher, metrics, backend }))
 }

@@ -127,7 +127,7 @@ fn instance_from_outside_is_adopted_only_when_idle_and_stays() {
     assert_eq!(rig.geometry(), [("3g.20gb".to_owned(), 0), ("1g.5gb".to_owned(), 4)]);
     let blocked = rig.claim("blocked", &[&rig.device("1g.5gb", 3)]);
     let refused = rig.prepare(&blocked).unwrap_err();
-    assert!(refused.contains("needs slices of 3g.20gb at slice 0"), "{refused}");
+    assert!(refused.contains("cannot exist beside 3g.20gb at slice 0"), "{refused}");
 }
 
 #[test]

@@ -75,3 +75,22 @@ async fn ac_008_page_shows_free_devices_pending_pods_and_their_certainty() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn types_are_listed_at_the_top_and_their_details_open_without_scripts() {
+    let site = Site::of_the_demo().await;
+    let start = Start { without_scripts: true, ..Start::default() };
+    browse(&site.url, start, async |page| {
+        page.open("/availability").await;
+        let first = page.text("#profiles tbody tr").await;
+        assert!(first.starts_with("1g."), "{first}");
+        page.click("#types a[href='#of-nvidia-a100-80gb']").await;
+        page.until_address(|address| address.ends_with("#of-nvidia-a100-80gb")).await;
+        let more = "#more-nvidia-a100-80gb";
+        assert!(!page.text(more).await.contains("If idle GPUs were repartitioned"));
+        page.click(&format!("{more} summary")).await;
+        let text = page.text(more).await;
+        assert!(text.contains("If idle GPUs were repartitioned"), "{text}");
+    })
+    .await;
+}

@@ -38,6 +38,12 @@ async fn node_device_and_pod_are_found_from_any_page_by_keyboard() {
         page.until("#found-namespaces", &["Namespaces 1"]).await;
         page.click(".results a").await;
         page.until("#search-total", &["5 matches in the namespace team-a"]).await;
+        page.open("/search?q=h100").await;
+        page.click("section[aria-labelledby='found-types'] a").await;
+        page.until_address(|address| address == "/availability#of-nvidia-h100-80gb").await;
+        page.open("/search?q=3g.40gb").await;
+        page.click("section[aria-labelledby='found-mig-profiles'] a").await;
+        page.until_address(|address| address == "/availability#profile-3g.40gb").await;
         page.open("/search?q=nothing-like-it").await;
         page.until("#search-total", &["0 matches for nothing-like-it"]).await;
         page.assert_clean().await;

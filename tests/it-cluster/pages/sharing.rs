@@ -130,8 +130,7 @@ fn report(machine: &Inventory) -> SharingStatus {
             container: "main".to_owned(),
             resource: "nvidia.com/gpu".to_owned(),
         }],
-        named: None,
-        hand_off: None,
+        ..SharingStatus::default()
     }
 }
 

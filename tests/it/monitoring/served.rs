@@ -146,8 +146,7 @@ fn given() -> String {
             message: None,
             resources: vec![resource],
             retained: Vec::new(),
-            hand_off: None,
-            named: None,
+            ..SharingStatus::default()
         }),
         ..NodeLayoutStatus::default()
     });

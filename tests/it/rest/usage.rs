@@ -80,11 +80,11 @@ pub(crate) fn give(aggregator: &Aggregator, node: &str) {
             }],
         }],
         retained: Vec::new(),
-        named: None,
         hand_off: Some(HandOffConfig {
             key: "shared".to_owned(),
             config: "version: v1\n".to_owned(),
         }),
+        ..SharingStatus::default()
     };
     aggregator.share(node, &report, &usage);
 }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use super::tokens::string_literals;
+use super::tokens::{is_word, string_literals};
 use super::words::{WORDS, words};
 use super::{Source, assert_none, files, has_extension, product_sources, read, root};
 
@@ -77,6 +77,21 @@ fn user_text_has_no_former_words() {
     }
     assert!(count > 10_000, "the scan found {count} lines");
     assert_none(&wrong);
+}
+
+#[test]
+fn debug_output_begins_with_the_name_of_the_type() {
+    const IMPL: &str = "fmt::Debug for ";
+    let wrong = product_sources().flat_map(|source| {
+        let written = source.text.split(IMPL).skip(1).filter_map(|rest| {
+            let name: String = rest.chars().take_while(|letter| is_word(*letter)).collect();
+            let (body, _) = rest.split_once("\n}")?;
+            let literal = string_literals(body).first()?.text.trim_matches('"').to_owned();
+            (!literal.starts_with(&name)).then(|| format!("{name} is {literal}"))
+        });
+        written.map(|found| format!("{}: {found}", source.path)).collect::<Vec<_>>()
+    });
+    assert_none(&wrong.collect::<Vec<_>>());
 }
 
 #[test]

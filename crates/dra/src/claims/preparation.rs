@@ -2,16 +2,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use octavo_model::catalog::Placement;
 use octavo_model::claim::{ClaimKey, ClaimUid};
 use octavo_model::holder::{Holder, merge_holders};
 use octavo_model::id::PciAddress;
-use octavo_model::inventory::{Condition, Device, Inventory, NvmlState};
-use octavo_planner::plan::{is_in_use, messages};
+use octavo_model::inventory::{Condition, Device, GpuInstance, Inventory, MigState, NvmlState};
+use octavo_planner::plan::{feasible, is_in_use, messages};
 use thiserror::Error;
 
 use super::{
     AllocatedClaim, ClaimState, PreparedClaim, PreparedClaims, PreparedDevice, identity,
-    is_readable, overlap,
+    instance_target, is_readable, overlap,
 };
 use crate::device::{DraDevice, DraDeviceKind, by_name, devices};
 use crate::occupancy::is_whole;
@@ -98,9 +99,9 @@ pub enum PrepareError {
         /// UID of the other claim.
         uid: ClaimUid,
     },
-    /// An instance that Octavo did not create for a claim takes the slices.
+    /// An idle instance that Octavo did not create for a claim takes the slices or engines.
     #[error(
-        "{device} needs slices of {profile} at slice {start}, which was created outside of claims; destroy that \
+        "{device} cannot exist beside {profile} at slice {start}, which was created outside of claims; destroy that \
          instance, or select a layout for the GPU"
     )]
     Occupied {
@@ -110,6 +111,20 @@ pub enum PrepareError {
         profile: String,
         /// Its first slice.
         start: u32,
+    },
+    /// An instance in use takes the slices or engines, and no claim has it.
+    #[error(
+        "{device} cannot exist beside {profile} at slice {start}, which is used by {holders}; end that use"
+    )]
+    Excluded {
+        /// The device.
+        device: String,
+        /// Profile of the instance.
+        profile: String,
+        /// Its first slice.
+        start: u32,
+        /// The users.
+        holders: String,
     },
     /// Administrative access to a partition that does not exist.
     #[error(
@@ -189,7 +204,7 @@ impl PreparedClaims {
                 share: allocated.share.clone(),
                 is_admin: allocated.is_admin,
             };
-            self.check_other_claims(uid, &one)?;
+            self.check_other_claims(uid, &one, node.inventory.device(device.pci))?;
             let is_prepared = before.is_some_and(|one| one.state == ClaimState::Prepared);
             if !is_prepared && node.covered.contains(&device.pci) {
                 return Err(PrepareError::Covered { device: name() });
@@ -226,11 +241,13 @@ impl PreparedClaims {
         own.or_else(|| all.find(|one| is_share && one.is_share_of(&wanted.device)))
     }
 
-    /// Refuses a device that shares hardware with the device of another claim, unless both are shares of one device.
+    /// Refuses a device of `gpu` that shares hardware with the device of another claim, unless both are shares of one
+    /// device.
     fn check_other_claims(
         &self,
         uid: &ClaimUid,
         wanted: &PreparedDevice,
+        gpu: Option<&Device>,
     ) -> Result<(), PrepareError> {
         let device = &wanted.device;
         let is_share = wanted.is_share_of(device);
@@ -238,7 +255,7 @@ impl PreparedClaims {
         for (other, claim) in others {
             let excludes = |one: &&PreparedDevice| {
                 let are_shares = is_share && one.is_share_of(device);
-                !one.is_admin && !are_shares && shares_hardware(&one.device, device)
+                !one.is_admin && !are_shares && shares_hardware(&one.device, device, gpu)
             };
             if let Some(shared) = claim.devices.iter().find(excludes) {
                 return Err(PrepareError::Claimed {
@@ -295,18 +312,13 @@ impl PreparedClaims {
             return Err(PrepareError::Absent { device: name() });
         }
         let others = state.gpu_instances.iter().filter(|one| {
-            let overlaps = overlap(one.placement, *placement) && identity(one) != identical;
-            // An instance without a compute instance is the rest of an interrupted change.
-            overlaps && !one.compute_instances.is_empty() && !self.is_released(device.pci, one)
+            // An instance without a compute instance is the rest of an interrupted change. An idle released one yields.
+            let yields = one.compute_instances.is_empty()
+                || self.is_released(device.pci, one) && !is_in_use(gpu, node.holders, one);
+            !yields && identity(one) != identical && excludes(gpu, identity(one), identical)
         });
         if let Some(other) = others.min_by_key(|one| one.placement) {
-            let profile = state.catalog.by_id(other.profile_id);
-            return Err(PrepareError::Occupied {
-                device: name(),
-                profile: profile
-                    .map_or_else(|| "an instance".to_owned(), |one| one.name.to_string()),
-                start: other.placement.start,
-            });
+            return Err(excluded(name(), (gpu, state), other, node.holders));
         }
         if node.covered.contains(&device.pci) {
             return Err(PrepareError::Covered { device: name() });
@@ -326,16 +338,47 @@ enum Found {
     Free,
 }
 
-/// Returns whether two devices cannot be used at the same time by different claims.
-fn shares_hardware(one: &DraDevice, other: &DraDevice) -> bool {
-    let overlaps = match (&one.what, &other.what) {
+/// Returns whether two devices cannot be used at the same time by different claims. `gpu` is the GPU of `other`.
+fn shares_hardware(one: &DraDevice, other: &DraDevice, gpu: Option<&Device>) -> bool {
+    let shares = || match (&one.what, &other.what) {
         (
-            DraDeviceKind::Partition { placement, .. },
-            DraDeviceKind::Partition { placement: other, .. },
-        ) => overlap(*placement, *other),
+            DraDeviceKind::Partition { profile_id, placement, .. },
+            DraDeviceKind::Partition { profile_id: other_id, placement: other, .. },
+        ) => {
+            let (one, other) = ((*profile_id, *placement), (*other_id, *other));
+            gpu.map_or_else(|| overlap(one.1, other.1), |gpu| excludes(gpu, one, other))
+        }
         (DraDeviceKind::Gpu, _) | (_, DraDeviceKind::Gpu) => true,
     };
-    one.pci == other.pci && overlaps
+    one.pci == other.pci && shares()
+}
+
+/// Returns whether two different partitions of `gpu` need the same slices or the same engines, such as those of `+me`.
+fn excludes(gpu: &Device, one: (u32, Placement), other: (u32, Placement)) -> bool {
+    let cannot_coexist = || {
+        let catalog = &gpu.mig.state()?.catalog;
+        let mut both = vec![instance_target(catalog, one)?, instance_target(catalog, other)?];
+        both.sort();
+        Some(feasible(gpu, &both).is_err())
+    };
+    overlap(one.1, other.1) || cannot_coexist().unwrap_or(false)
+}
+
+/// Refuses a device because of the existing instance `other`, whose users are named.
+fn excluded(
+    device: String,
+    (gpu, state): (&Device, &MigState),
+    other: &GpuInstance,
+    holders: &[Holder],
+) -> PrepareError {
+    let profile = state.catalog.by_id(other.profile_id);
+    let profile = profile.map_or_else(|| "an instance".to_owned(), |one| one.name.to_string());
+    let start = other.placement.start;
+    if is_in_use(gpu, holders, other) {
+        let holders = users(gpu, Some(other.id), holders);
+        return PrepareError::Excluded { device, profile, start, holders };
+    }
+    PrepareError::Occupied { device, profile, start }
 }
 
 /// Refuses a device that is in use, or whose use is unknown.

@@ -9,6 +9,7 @@ use octavo_planner::plan::{PlanInput, PlanOutcome, Policy, plan};
 
 use super::*;
 
+mod exclusion;
 mod shares;
 mod status;
 
@@ -330,7 +331,7 @@ fn i12_device_that_the_node_does_not_have_is_refused() {
     assert!(matches!(refusal(&hostile), PrepareError::UnknownDevice { .. }));
     // A foreign instance takes one of the slices.
     let error = refusal(&claim("a", &[part(7, HALF, 0)])).to_string();
-    assert!(error.contains("needs slices of 1g.5gb at slice 1"), "{error}");
+    assert!(error.contains("cannot exist beside 1g.5gb at slice 1"), "{error}");
     let given = Given { covered: [inventory.devices[0].pci].into(), ..Given::default() };
     let covered = given.prepare(&record, &claim("a", &[part(7, HALF, 4)]), &inventory);
     assert!(matches!(covered, Err(PrepareError::Covered { .. })), "{covered:?}");

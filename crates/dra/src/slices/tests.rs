@@ -365,6 +365,19 @@ fn shared_devices_have_replicas_and_leave_the_slices_without_their_gate() {
     stored.spec.devices.as_mut().unwrap()[0].allow_multiple_allocations = None;
     assert_eq!(crate::dropped_fields(&stored, &slices[2]), [crate::SHARES]);
 
+    // Only what exists is shared now.
+    let uuid = |number: u8| format!("GPU-5fd4087b-86f3-7a43-b711-4771313afc{number:02}");
+    let mut existing = [
+        partitioned("0000:01:00.0", A100, &[(9, at(4, 4), &[3]), (19, at(0, 1), &[1])]),
+        gpu("0000:02:00.0"),
+    ];
+    for (device, number) in existing.iter_mut().zip(1..) {
+        device.uuid = Some(uuid(number).parse().unwrap());
+    }
+    let part = |id: u32| format!("MIG-{}/{id}/0", uuid(1));
+    let shares = [(part(1), 1000), (part(2), 2), (uuid(2), 4)];
+    assert_eq!(case.rules.shares(&existing), shares);
+
     // A layout that lists partitions, or changes the mode first, covers the GPU.
     targets.devices[0].mig = Some(MigTarget::Disabled);
     targets.devices[1].scope = TargetScope::Layout;

@@ -60,7 +60,6 @@ pub const ROUTE_RULES: &[RouteRule] = &[
     // The event stream only signals that something changed.
     read("/live", RoutePermission::Types),
     read("/nodes", RoutePermission::Overview),
-    read("/nodes/", RoutePermission::Overview),
     read("/nodes/{name}", RoutePermission::Node),
     read("/teams", RoutePermission::Usage),
     read("/availability", RoutePermission::Types),
@@ -154,8 +153,11 @@ impl RouteRule {
         }
     }
 
-    /// Value of the segment in braces, empty if the pattern has none; `None` if the path does not match.
+    /// Value of the segment in braces, empty if the pattern has none; `None` if the path does not match. A slash at the
+    /// end of a page's path is ignored: the page redirects to the address without it.
     fn path_parameter<'a>(&self, path: &'a str) -> Option<&'a str> {
+        let is_page = |rest: &&str| !rest.is_empty() && !rest.starts_with("/api/");
+        let path = path.strip_suffix('/').filter(is_page).unwrap_or(path);
         let (mut ours, mut theirs) = (self.path.split('/'), path.split('/'));
         let mut named = "";
         loop {
@@ -237,7 +239,8 @@ impl RouteRule {
     /// Returns `true` if the response also contains hardware profiles, for requesters who may list these.
     pub fn shows_profiles(&self) -> bool {
         // A draft contains the differences from the profile of the same name; estimates and objectives are compared
-        // by profile.
-        self.permission == RoutePermission::Match || ROUTES_WITH_PROFILES.contains(&self.path)
+        // by profile; a search finds them.
+        matches!(self.permission, RoutePermission::Match | RoutePermission::Search)
+            || ROUTES_WITH_PROFILES.contains(&self.path)
     }
 }

@@ -159,6 +159,15 @@ fn each_path_is_in_the_table_once() {
 }
 
 #[test]
+fn slash_at_the_end_requires_the_permission_of_the_path_without_it() {
+    assert_eq!(review_of("/nodes/gpu-07/", None), "get nodes.octavo.dev gpu-07");
+    assert_eq!(review_of("/layouts/", None), "list nodes.octavo.dev");
+    for path in ["/nodes//", "/nodes//gpu-07", "//nodes/"] {
+        assert_eq!(RouteRule::find(Method::Read, path), None, "{path}");
+    }
+}
+
+#[test]
 fn invalid_name_in_path_requires_access_to_all() {
     // Decoded, it would be another node.
     assert_eq!(review_of("/nodes/gpu%2d07", None), "get nodes.octavo.dev");
@@ -245,7 +254,7 @@ fn match_results_show_nodes_and_profiles_only_with_permission() {
     assert!(row.allows_by_type() && row.shows_nodes() && row.shows_profiles());
     let question = row.review("/api/v1/match", None).map(|one| one.to_string());
     assert_eq!(question.as_deref(), Some("list acceleratortypes.octavo.dev"));
-    let beside = ["/profiles/new", "/api/v1/slo", "/compare", "/objectives"];
+    let beside = ["/profiles/new", "/api/v1/slo", "/compare", "/objectives", "/search"];
     for path in beside {
         let all = ROUTE_RULES.iter().filter(|row| row.path == path);
         assert!(all.clone().count() > 0 && all.clone().all(RouteRule::shows_profiles));

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use octavo_model::claim::DRIVER;
-use octavo_model::id::{GpuUuid, MigUuid, TypeName};
+use octavo_model::id::{GpuUuid, MigUuid, PciAddress, TypeName};
 use octavo_model::inventory::{Amd, Device, Inventory, Vendor};
 use octavo_model::quantity::Mebibytes;
 use octavo_model::resource::{ResourceName, ShareId};
@@ -49,6 +49,10 @@ pub struct UnitCounts {
     pub in_use: u64,
     /// Units that require intervention before they can be used.
     pub broken: u64,
+    /// Those of them that a container holds.
+    pub broken_held: u64,
+    /// Units that no claim can use, because the layout determines the partitions of their GPUs.
+    pub covered: u64,
     /// Units reserved for virtual machines, which are unavailable to pods on purpose.
     pub reserved: u64,
 }
@@ -67,9 +71,16 @@ enum UnitState {
     Free,
     Taken,
     Broken,
+    /// Broken and allocated.
+    BrokenHeld,
+    /// Free, on a GPU of which the layout determines the partitions on a node that serves claims.
+    Covered,
     Passthrough,
     Unknown,
 }
+
+/// Allocated id of a unit. Several claims can hold the same one: a claim is part of the identity.
+type HeldId<'a> = (Option<(&'a str, &'a str)>, &'a ShareId);
 
 /// Agent's report on its node besides the devices.
 #[derive(Debug, Clone, Copy, Default)]
@@ -83,8 +94,10 @@ pub struct AgentReport<'a> {
 /// Allocations of each device or partition, and which of them are time-sliced; by UUID.
 #[derive(Debug, Default)]
 struct Allocations<'a> {
-    held: BTreeMap<&'a str, BTreeSet<&'a ShareId>>,
-    sliced: BTreeMap<&'a str, (&'a ResourceName, u32)>,
+    held: BTreeMap<&'a str, BTreeSet<HeldId<'a>>>,
+    sliced: BTreeMap<&'a str, (&'a str, u32)>,
+    /// GPUs that claims cannot use.
+    covered: BTreeSet<PciAddress>,
     /// True if the agent allocates the devices to resource claims.
     serves_claims: bool,
     /// True if claims may hold any device, because the agent does not report the use.
@@ -95,6 +108,8 @@ struct Allocations<'a> {
 const GPU_CLASS: &str = DRIVER;
 /// Class of MIG partitions. Source: the chart.
 const MIG_CLASS: &str = "mig.octavo.dev";
+/// Class of devices and partitions that several claims share. Source: the chart.
+const SHARED_CLASS: &str = "shared.octavo.dev";
 
 /// Resource name of devices without a known device plugin.
 const OTHER_RESOURCE: &str = "other";
@@ -165,6 +180,8 @@ impl UnitCounts {
             free: 0,
             in_use: 0,
             broken: 0,
+            broken_held: 0,
+            covered: 0,
             reserved: 0,
         }
     }
@@ -176,6 +193,11 @@ impl UnitCounts {
             UnitState::Free => &mut self.free,
             UnitState::Taken => &mut self.in_use,
             UnitState::Broken => &mut self.broken,
+            UnitState::BrokenHeld => {
+                self.broken_held = self.broken_held.saturating_add(one.count);
+                &mut self.broken
+            }
+            UnitState::Covered => &mut self.covered,
             UnitState::Passthrough => &mut self.reserved,
             UnitState::Unknown => return,
         };
@@ -184,7 +206,7 @@ impl UnitCounts {
 
     /// Number of units whose use is unknown.
     pub fn unknown_use(&self) -> u64 {
-        let counted = [self.free, self.in_use, self.broken, self.reserved];
+        let counted = [self.free, self.in_use, self.broken, self.covered, self.reserved];
         let counted = counted.into_iter().fold(0, u64::saturating_add);
         self.total.saturating_sub(counted)
     }
@@ -198,14 +220,23 @@ impl<'a> Allocations<'a> {
         let mut all = Self { serves_claims, is_use_unknown, ..Self::default() };
         let devices = reported.usage.into_iter().flat_map(|usage| &usage.devices);
         for unit in devices.flat_map(|device| &device.units) {
-            for id in unit.tenants.iter().flat_map(|tenant| &tenant.ids) {
-                all.held.entry(unit.uuid.as_str()).or_default().insert(id);
+            for tenant in &unit.tenants {
+                let claim = tenant.namespace.as_deref().zip(tenant.claim.as_deref());
+                for id in &tenant.ids {
+                    all.held.entry(unit.uuid.as_str()).or_default().insert((claim, id));
+                }
             }
         }
         let units = reported.sharing.into_iter().flat_map(SharingStatus::applied_units);
         let sliced =
             |(name, unit): (_, &'a UnitStatus)| Some((unit.uuid.as_str(), (name, unit.replicas?)));
+        let units = units.map(|(name, unit)| (ResourceName::as_str(name), unit));
         all.sliced.extend(units.filter_map(sliced));
+        if let Some(sharing) = reported.sharing.filter(|_| serves_claims) {
+            let shares = sharing.claim_shares.iter().map(|unit| (SHARED_CLASS, unit));
+            all.sliced.extend(shares.filter_map(sliced));
+            all.covered.extend(&sharing.covered);
+        }
         all
     }
 
@@ -216,36 +247,51 @@ impl<'a> Allocations<'a> {
     }
 
     /// Units that pods can request: the device or partition itself, or its time slices.
-    fn units(&self, uuid: Option<&str>, mut whole: UnitGroup) -> Vec<UnitGroup> {
-        if self.is_use_unknown && whole.unit_state == UnitState::Free {
+    fn units(
+        &self,
+        (pci, uuid): (Option<PciAddress>, Option<&str>),
+        mut whole: UnitGroup,
+    ) -> Vec<UnitGroup> {
+        let is_covered = pci.is_some_and(|pci| self.covered.contains(&pci));
+        let is_open = matches!(whole.unit_state, UnitState::Free | UnitState::Unknown);
+        if is_open && is_covered {
+            whole.unit_state = UnitState::Covered;
+        } else if self.is_use_unknown && whole.unit_state == UnitState::Free {
             whole.unit_state = UnitState::Unknown;
         }
         let held = uuid.and_then(|uuid| self.held.get(uuid));
         let held = held.map_or(0, |ids| u64::try_from(ids.len()).unwrap_or(u64::MAX));
         let Some((name, replicas)) = uuid.and_then(|uuid| self.sliced.get(uuid)) else {
-            let is_open = matches!(whole.unit_state, UnitState::Free | UnitState::Unknown);
-            let unit_state = if is_open && held > 0 { UnitState::Taken } else { whole.unit_state };
+            let unit_state = if held > 0 { whole.unit_state.held() } else { whole.unit_state };
             return vec![UnitGroup { unit_state, ..whole }];
         };
         // A process of an unknown container occupies one unit.
         let taken = held.max(u64::from(whole.unit_state == UnitState::Taken));
-        let (taken, rest) = match whole.unit_state {
-            UnitState::Free | UnitState::Taken => (taken, UnitState::Free),
-            UnitState::Unknown => (taken, UnitState::Unknown),
-            UnitState::Broken | UnitState::Passthrough => (0, whole.unit_state),
-        };
         let replicas = u64::from(*replicas);
         let taken = taken.min(replicas);
-        let counts = [(UnitState::Taken, taken), (rest, replicas.saturating_sub(taken))];
+        let is_taken = whole.unit_state == UnitState::Taken;
+        let rest = if is_taken { UnitState::Free } else { whole.unit_state };
+        let counts = [(whole.unit_state.held(), taken), (rest, replicas.saturating_sub(taken))];
         let counts = counts.into_iter().filter(|(_, count)| *count > 0);
         let slices = counts.map(|(unit_state, count)| UnitGroup {
-            resource: name.as_str().to_owned(),
+            resource: (*name).to_owned(),
             shape: whole.shape.time_slice(),
             memory: whole.memory,
             unit_state,
             count,
         });
         slices.collect()
+    }
+}
+
+impl UnitState {
+    /// State of a unit that a container holds.
+    fn held(self) -> Self {
+        match self {
+            Self::Free | Self::Taken | Self::Covered | Self::Unknown => Self::Taken,
+            Self::Broken | Self::BrokenHeld => Self::BrokenHeld,
+            Self::Passthrough => Self::Passthrough,
+        }
     }
 }
 
@@ -284,7 +330,8 @@ fn units(
         // If KFD is unavailable, the number of partitions is unknown.
         count: amd.map_or(1, |amd| amd.partitions.len().max(1).try_into().unwrap_or(u64::MAX)),
     };
-    allocations.units(uuid.map(GpuUuid::as_str), whole)
+    let pci = device.map(|device| device.pci);
+    allocations.units((pci, uuid.map(GpuUuid::as_str)), whole)
 }
 
 /// Shape of the partitions of a device, named like the resources of AMD's device plugin: `cpx_nps4`. [`Shape::Device`] if
@@ -319,7 +366,8 @@ fn partitions(device: &Device, allocations: &Allocations<'_>) -> Vec<UnitGroup> 
                 count: 1,
             };
             let uuid = compute.uuid.as_ref();
-            all.extend(allocations.units(uuid.map(MigUuid::as_str), whole));
+            let part = (Some(device.pci), uuid.map(MigUuid::as_str));
+            all.extend(allocations.units(part, whole));
         }
     }
     all
@@ -343,6 +391,40 @@ impl AgentUnits {
         found
     }
 
+    /// Unhealthy units that the node still offers under a resource, of which it offers `allocatable`, and that no
+    /// container is known to hold.
+    pub(super) fn unhealthy_offered(
+        &self,
+        resource: &str,
+        shape: &Shape,
+        (capacity, allocatable): (u64, u64),
+    ) -> u64 {
+        let mut units: Vec<&UnitCounts> = self.units_of_resource(resource).collect();
+        let whole = DeviceResource::for_resource(resource);
+        if let (true, Shape::Device | Shape::NeuronCore, Some(whole)) =
+            (units.is_empty(), shape, whole)
+        {
+            // Plugins have several names for the devices of Neuron and their cores.
+            units = self.units_of_resource(whole.as_str()).collect();
+        }
+        let sum = |of: fn(&UnitCounts) -> u64| {
+            units.iter().fold(0, |sum, one| of(one).saturating_add(sum))
+        };
+        let (total, broken): (u64, u64) = (sum(|one| one.total), sum(|one| one.broken));
+        let parts = if *shape == Shape::NeuronCore {
+            capacity.checked_div(total).unwrap_or(1).max(1)
+        } else {
+            1
+        };
+        // A plugin that withholds units withholds the unhealthy ones.
+        let withheld = total.saturating_mul(parts).saturating_sub(allocatable);
+        let reserved = sum(|one| one.reserved).saturating_mul(parts);
+        let offered =
+            broken.saturating_mul(parts).saturating_sub(withheld.saturating_sub(reserved));
+        let free = broken.saturating_sub(sum(|one| one.broken_held)).saturating_mul(parts);
+        offered.min(free)
+    }
+
     /// Reserved units of a resource that the kubelet still counts in its capacity.
     pub(super) fn reserved_in_capacity(&self, resource: &str, capacity: u64) -> u64 {
         let sum = |of: fn(&UnitCounts) -> u64| {
@@ -357,7 +439,13 @@ impl AgentUnits {
 impl UnitCounts {
     /// Returns `true` if any unit is neither broken nor reserved.
     pub(super) fn has_usable(&self) -> bool {
-        self.broken.saturating_add(self.reserved) < self.total
+        self.sound() > 0
+    }
+
+    /// Number of units that are neither broken nor reserved, and that pods may be allocated.
+    pub(super) fn sound(&self) -> u64 {
+        let unusable = [self.broken, self.reserved, self.covered];
+        self.total.saturating_sub(unusable.into_iter().fold(0, u64::saturating_add))
     }
 
     pub(super) fn key(&self) -> RowKey {

@@ -223,7 +223,8 @@ impl<'a> CountBuilder<'a> {
             row.nodes = row.nodes.saturating_add(1);
             row.add_unavailable(UnavailableReason::Passthrough, units.reserved);
             row.add_unavailable(UnavailableReason::Unhealthy, units.broken);
-            let sound = units.total.saturating_sub(units.broken).saturating_sub(units.reserved);
+            row.add_unavailable(UnavailableReason::StaticLayout, units.covered);
+            let sound = units.sound();
             if let Some(why) = why {
                 row.add_unavailable(why, sound);
             } else {
@@ -301,11 +302,11 @@ impl<'a> CountBuilder<'a> {
             let share = NodeShare::new(&agent.name.into(), units.total, free);
             row.add_units(share, units.memory, TypeSource::Agent);
             row.nodes = row.nodes.saturating_add(1);
-            let sound = units.total.saturating_sub(units.broken).saturating_sub(units.reserved);
-            row.allocatable = row.allocatable.saturating_add(sound);
+            row.allocatable = row.allocatable.saturating_add(units.sound());
             row.taken = row.taken.saturating_add(units.in_use);
             row.add_unavailable(UnavailableReason::Passthrough, units.reserved);
             row.add_unavailable(UnavailableReason::Unhealthy, units.broken);
+            row.add_unavailable(UnavailableReason::StaticLayout, units.covered);
             row.add_unavailable(UnavailableReason::UseUnknown, units.unknown_use());
             if let Some(why) = why {
                 row.add_unavailable(why, units.free);
@@ -333,12 +334,16 @@ impl<'a> CountBuilder<'a> {
         // Devices of several types can be behind one resource.
         let reported = seen().filter_map(|units| units.memory).min();
         let memory = reported.or_else(|| memory_from_labels(node, resource, is_whole));
-        let key = RowKey { kind, resource: resource.to_owned(), shape };
         let why = unavailable_reason(node, resource, of.agent_state());
         let allocatable = node.allocatable.get(resource);
         let capacity = node.capacity.get(resource).max(allocatable);
         let taken = held.get(resource);
-        let rest = allocatable.saturating_sub(taken);
+        let faulty = agent.map_or(0, |agent| {
+            agent.seen.unhealthy_offered(resource, &shape, (capacity, allocatable))
+        });
+        let key = RowKey { kind, resource: resource.to_owned(), shape };
+        let faulty = faulty.min(allocatable.saturating_sub(taken));
+        let rest = allocatable.saturating_sub(taken).saturating_sub(faulty);
         let places = node.allocatable.get(PODS).saturating_sub(held.get(PODS));
         let free = if why.is_some() { 0 } else { rest.min(places) };
         let unhealthy = capacity.saturating_sub(allocatable.max(taken));
@@ -355,6 +360,7 @@ impl<'a> CountBuilder<'a> {
             if is_gone { UnavailableReason::PluginMissing } else { UnavailableReason::Unhealthy };
         row.add_unavailable(UnavailableReason::Passthrough, passthrough);
         row.add_unavailable(missing, unhealthy.saturating_sub(passthrough));
+        row.add_unavailable(UnavailableReason::UnhealthyAdvertised, faulty);
         row.add_unavailable(why.unwrap_or(UnavailableReason::PodsFull), rest.saturating_sub(free));
         let holders = self.holders.get(node.name.as_str());
         if let Some(holders) = holders.and_then(|all| all.get(resource)) {

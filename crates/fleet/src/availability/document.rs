@@ -106,8 +106,8 @@ pub struct AvailabilityRow {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(as = Unusable)]
 pub struct UnusableUnits {
-    /// The reason: `cordoned`, `repartitioning`, `stale`, `not-ready`, `tainted`, `pods-full`, `unhealthy`, `passthrough`,
-    /// `plugin-missing`, `use-unknown`, `no-such-node`.
+    /// The reason: `cordoned`, `repartitioning`, `stale`, `not-ready`, `tainted`, `pods-full`, `unhealthy`,
+    /// `unhealthy-advertised`, `static-layout`, `passthrough`, `plugin-missing`, `use-unknown`, `no-such-node`.
     #[schema(value_type = String)]
     pub reason: Reported<UnavailableReason>,
     /// Explanation for users, with a remedy.
@@ -248,6 +248,8 @@ mod tests {
             UnavailableReason::Tainted,
             UnavailableReason::PodsFull,
             UnavailableReason::Unhealthy,
+            UnavailableReason::UnhealthyAdvertised,
+            UnavailableReason::StaticLayout,
             UnavailableReason::Passthrough,
             UnavailableReason::PluginMissing,
             UnavailableReason::UseUnknown,

@@ -234,6 +234,12 @@ impl Row {
         }
     }
 
+    /// Returns `true` if nodes have units of the row or pods wait for them. Other rows are only possible results of
+    /// repartitioning.
+    pub fn is_shown(&self) -> bool {
+        self.nodes > 0 || self.pending.pods > 0
+    }
+
     /// Number of units that are neither taken nor free.
     pub fn unavailable_units(&self) -> u64 {
         self.unavailable.values().fold(0, |all, one| all.saturating_add(one.count))

@@ -100,6 +100,8 @@ fn seen(units: &[(&str, &str, u64)]) -> AgentUnits {
         free: total - 1,
         in_use: 1,
         broken: 0,
+        broken_held: 0,
+        covered: 0,
         reserved: 0,
     });
     AgentUnits { units: units.collect(), ..AgentUnits::default() }
@@ -277,6 +279,35 @@ fn devices_reserved_for_virtual_machines_are_not_unhealthy() {
             ["nvidia-h200-141gb nvidia.com/gpu device: 0/4 taken 0 free 0 passthrough 4"]
         );
     }
+}
+
+#[test]
+fn unhealthy_devices_that_a_plugin_still_advertises_are_not_free() {
+    const NEURON: &str = "aws.amazon.com/neuron";
+    let end = |resource: &str, (offered, held): (u64, u64), change: fn(&mut UnitCounts)| {
+        let mut seen = seen(&[("aws-trainium2-96gb", NEURON, 4)]);
+        (seen.units[0].free, seen.units[0].in_use, seen.units[0].broken) = (0, 0, 1);
+        change(&mut seen.units[0]);
+        let mut node = node("a", &[], 0);
+        node.capacity = node.capacity.clone().with(resource, offered);
+        node.allocatable = node.allocatable.clone().with(resource, offered);
+        let pods = if held > 0 { vec![pod("runs", Some("a"), resource, held)] } else { Vec::new() };
+        let counted = counted(&[agent("a", &seen)], Some(&snapshot(vec![node], pods)));
+        let line = lines(&counted).concat();
+        line.split_once(" free ").unwrap().1.to_owned()
+    };
+    let unchanged = |_: &mut UnitCounts| {};
+    assert_eq!(end(NEURON, (4, 0), unchanged), "3 unhealthy-advertised 1");
+    assert_eq!(end(NEURON, (4, 2), unchanged), "1 unhealthy-advertised 1");
+    assert_eq!(end(NEURON, (4, 4), unchanged), "0");
+    // The plugin withholds it, or a device that is reserved for virtual machines.
+    assert_eq!(end(NEURON, (3, 0), unchanged), "3");
+    assert_eq!(end(NEURON, (3, 0), |units| units.reserved = 1), "2 unhealthy-advertised 1");
+    // A container holds it, so it is one of the allocated ones.
+    assert_eq!(end(NEURON, (4, 2), |units| units.broken_held = 1), "2");
+    assert_eq!(end("aws.amazon.com/neurondevice", (4, 0), unchanged), "3 unhealthy-advertised 1");
+    assert_eq!(end("aws.amazon.com/neuroncore", (32, 0), unchanged), "24 unhealthy-advertised 8");
+    assert_eq!(end("aws.amazon.com/neuron", (4, 0), |units| units.broken = 0), "4");
 }
 
 #[test]

@@ -41,6 +41,10 @@ pub enum UnavailableReason {
     PodsFull,
     /// Its device plugin does not offer them.
     Unhealthy,
+    /// Its agent reports a fault, but its device plugin offers them nevertheless.
+    UnhealthyAdvertised,
+    /// Claims cannot use them, because the layout of the node determines the partitions of their GPUs.
+    StaticLayout,
     /// They are reserved for virtual machines on purpose.
     #[serde(alias = "set-aside")]
     Passthrough,
@@ -120,6 +124,8 @@ impl UnavailableReason {
             | Self::Tainted
             | Self::PodsFull
             | Self::Unhealthy
+            | Self::UnhealthyAdvertised
+            | Self::StaticLayout
             | Self::PluginMissing
             | Self::NoSuchNode => DeviceUse::Unavailable,
         }
@@ -142,6 +148,14 @@ impl UnavailableReason {
             Self::PodsFull => "the node has reached its maximum number of pods",
             Self::Unhealthy => {
                 "they are unhealthy, so they cannot be allocated to pods; see octavo doctor"
+            }
+            Self::UnhealthyAdvertised => {
+                "they are unhealthy, but the device plugin still advertises them, so a pod can be allocated one; see \
+                 octavo doctor"
+            }
+            Self::StaticLayout => {
+                "the layout of the node determines the partitions of their GPUs, so resource claims cannot use them; to \
+                 allow claims, add `claims: dra` to the layout rule"
             }
             Self::Passthrough => {
                 "they are reserved for virtual machines and cannot be allocated to pods"

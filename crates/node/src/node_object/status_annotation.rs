@@ -295,8 +295,7 @@ mod tests {
             message: Some(format!("one is held{}", "ö".repeat(length))),
             resources: vec![resource],
             retained: vec![retained_id; retained_count],
-            hand_off: None,
-            named: None,
+            ..SharingStatus::default()
         }
     }
 

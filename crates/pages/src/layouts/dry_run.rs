@@ -24,7 +24,7 @@ use crate::filter_form::{FILTERS, FilterForm, filter_form};
 use crate::frame::Frame;
 use crate::pager::{Pager, pager};
 use crate::plan::{Choice, outcome_badge, outcome_label};
-use crate::{PageState, html, origin};
+use crate::{PageState, html, origin, status_of};
 
 /// Path of the page.
 pub(crate) const PATH: &str = "/layouts/dry-run";
@@ -155,7 +155,7 @@ pub(crate) async fn show(
         names.into_iter().map(|name| Choice { chosen: chosen == Some(&*name), name }).collect()
     };
     let plan = request.layout.as_deref().filter(|_| wrong.is_none());
-    let status = if wrong.is_some() { StatusCode::BAD_REQUEST } else { StatusCode::OK };
+    let status = status_of(wrong.as_ref());
     let page = DryRunPage {
         frame: Frame::new(&site.view),
         starting: starting(&site.view, &Visibility { nodes: true, ..visibility }),
@@ -249,6 +249,11 @@ impl Row {
 /// Address of the dry run of `layout` on the nodes whose desired layout it is.
 pub(super) fn link_of_layout(layout: &str) -> String {
     format!("{PATH}?{PLAN}={name}&layout={name}", name = encoded(layout))
+}
+
+/// Address of the dry run of `layout` on all nodes.
+pub(crate) fn link_of_layout_alone(layout: &str) -> String {
+    format!("{PATH}?{PLAN}={}", encoded(layout))
 }
 
 /// Address of the dry run on the nodes with a device of this type.

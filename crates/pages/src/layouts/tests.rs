@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::http::StatusCode;
 use octavo_fleet::changes::Baseline;
 use octavo_planner::reconcile::NodeLayoutStatus;
 use octavo_store::clock::{Clock, Moment};

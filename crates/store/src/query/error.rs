@@ -25,7 +25,7 @@ pub(super) const PARAMETERS: [&str; 11] = [
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum QueryError {
     /// Unknown parameter.
-    #[error("unknown parameter {name:?}; valid parameters: {known}")]
+    #[error("unknown parameter {name:?}; valid parameters: {}", if .known.is_empty() { "none" } else { .known })]
     Unknown {
         /// Name, truncated.
         name: String,

@@ -110,6 +110,17 @@ pub(crate) fn set_each(
     Ok(())
 }
 
+/// Checks that each parameter is in the list `known`, which is separated by commas, and is given once.
+pub fn check_names(
+    pairs: impl IntoIterator<Item = (String, String)>,
+    known: &'static str,
+) -> Result<(), QueryError> {
+    set_each(pairs, &[], |name, _| {
+        let is_known = known.split(", ").any(|one| one == name);
+        if is_known { Ok(()) } else { Err(QueryError::unknown(name, known)) }
+    })
+}
+
 /// Parses one of the words of `all`.
 pub(crate) fn parse_word<T: Copy, const N: usize>(
     parameter: &'static str,

@@ -17,6 +17,8 @@ pub(super) fn write(report: &SharingStatus) -> v1::Sharing {
         state: report.state.to_string(),
         message: report.message.clone(),
         resources: report.resources.iter().map(write_resource).collect(),
+        covered: report.covered.iter().map(ToString::to_string).collect(),
+        claim_shares: report.claim_shares.iter().map(write_unit).collect(),
         kept: report.retained.iter().map(write_retained).collect(),
         plugin_config_key: hand_off.map(|hand_off| hand_off.key.clone()),
         plugin_config: hand_off.map(|hand_off| hand_off.config.clone()),
@@ -25,16 +27,19 @@ pub(super) fn write(report: &SharingStatus) -> v1::Sharing {
 }
 
 fn write_resource(resource: &ResourceStatus) -> v1::SharedResource {
-    let units = resource.units.iter().map(|unit| v1::SharedUnit {
-        uuid: unit.uuid.clone(),
-        replicas: unit.replicas,
-        unhealthy: unit.health.clone().into(),
-    });
     v1::SharedResource {
         name: resource.name.to_string(),
         wanted: resource.wanted,
         allocatable: resource.allocatable,
-        units: units.collect(),
+        units: resource.units.iter().map(write_unit).collect(),
+    }
+}
+
+fn write_unit(unit: &UnitStatus) -> v1::SharedUnit {
+    v1::SharedUnit {
+        uuid: unit.uuid.clone(),
+        replicas: unit.replicas,
+        unhealthy: unit.health.clone().into(),
     }
 }
 
@@ -54,6 +59,8 @@ pub(super) fn read(sharing: v1::Sharing) -> FieldResult<SharingStatus> {
         state: Reported::parse(&bounded_text("state", MAX_WORD_BYTES, sharing.state)?),
         message: optional_text("message", MAX_TEXT_BYTES, sharing.message)?,
         resources: each("resources", MAX_RESOURCES, sharing.resources, read_resource)?,
+        covered: each("covered", MAX_UNITS, sharing.covered, |pci| parse_field("pci", &pci))?,
+        claim_shares: each("claim_shares", MAX_UNITS, sharing.claim_shares, read_unit)?,
         retained: each("kept", MAX_RETAINED, sharing.kept, read_retained)?,
         hand_off: hand_off(sharing.plugin_config_key, sharing.plugin_config)?,
         named: optional_text("plugin_config_named", MAX_WORD_BYTES, sharing.plugin_config_named)?,

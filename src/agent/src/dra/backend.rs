@@ -3,10 +3,11 @@
 
 use std::sync::Arc;
 
-use octavo_dra::DRIVER;
+use octavo_dra::{ClaimRules, DRIVER};
 use octavo_kube::resource_slices::ResourceSlicesHandle;
+use octavo_model::inventory::Device;
 use octavo_model::reason::Reason;
-use octavo_model::sharing_status::{DeviceProvider, SharingStatus};
+use octavo_model::sharing_status::{DeviceProvider, Health, SharingStatus, UnitStatus};
 use tokio::sync::watch;
 
 use super::claim_problems::ClaimProblems;
@@ -17,20 +18,23 @@ use crate::sharing::{Observation, SharingBackend, SharingOutcome};
 #[derive(Debug)]
 pub struct ClaimBackend {
     slices: Arc<ResourceSlicesHandle>,
+    store: Arc<ClaimStore>,
     problems: watch::Receiver<ClaimProblems>,
 }
 
 impl ClaimBackend {
     /// Creates the backend of the claims in `store` and of the published devices.
-    pub fn new(slices: Arc<ResourceSlicesHandle>, store: &ClaimStore) -> Self {
-        Self { slices, problems: store.problems() }
+    pub fn new(slices: Arc<ResourceSlicesHandle>, store: Arc<ClaimStore>) -> Self {
+        Self { slices, problems: store.problems(), store }
     }
 }
 
 #[tonic::async_trait]
 impl SharingBackend for ClaimBackend {
-    fn reconcile(&mut self, _: Observation<'_>) -> SharingOutcome {
+    fn reconcile(&mut self, observation: Observation<'_>) -> SharingOutcome {
         let status = status(&self.problems.borrow_and_update(), self.slices.error());
+        let rules = self.store.rules().unwrap_or_default();
+        let status = with_rules(status, &rules, &observation.inventory.devices);
         SharingOutcome { status: Some(status), ..SharingOutcome::default() }
     }
 
@@ -66,11 +70,70 @@ fn status(problems: &ClaimProblems, unpublished: Option<String>) -> SharingStatu
     }
 }
 
+/// Adds the GPUs that claims cannot use, and the devices that they share.
+fn with_rules(status: SharingStatus, rules: &ClaimRules, devices: &[Device]) -> SharingStatus {
+    let shares = rules.shares(devices).into_iter().map(|(uuid, replicas)| UnitStatus {
+        uuid,
+        replicas: Some(replicas),
+        health: Health::Healthy,
+    });
+    SharingStatus {
+        covered: rules.covered.iter().copied().collect(),
+        claim_shares: shares.collect(),
+        ..status
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use octavo_model::claim::ClaimKey;
+    use octavo_model::examples::gpu;
+    use octavo_model::inventory::{Inventory, Mig};
+    use octavo_model::source_position::SourcePosition;
+    use octavo_planner::layout::{
+        DeviceTarget, MigTarget, Share, TargetScope, Targets, TimeSlicing,
+    };
 
     use super::*;
+
+    #[test]
+    fn rules_of_the_layout_are_reported_with_the_existing_devices() {
+        let device = |number: u8| Device {
+            pci: format!("0000:{number:02x}:00.0").parse().unwrap(),
+            mig: Mig::NotCapable,
+            uuid: Some(
+                format!("GPU-5fd4087b-86f3-7a43-b711-4771313afc{number:02}").parse().unwrap(),
+            ),
+            ..gpu()
+        };
+        let inventory = Inventory { devices: vec![device(1), device(2)], ..Inventory::default() };
+        let [one, two] = [0, 1].map(|place: usize| inventory.devices[place].pci);
+        let shared = TimeSlicing {
+            position: SourcePosition::default(),
+            shares: vec![Share::everything(4)],
+            slice: None,
+        };
+        let target = |pci, scope| DeviceTarget::generated(pci, MigTarget::Disabled, scope);
+        let targets = Targets {
+            devices: vec![
+                target(one, TargetScope::Layout),
+                DeviceTarget {
+                    mig: None,
+                    time_slicing: Some(shared),
+                    ..target(two, TargetScope::Mode)
+                },
+            ],
+            ..Targets::default()
+        };
+        let rules = ClaimRules::new(&inventory, &targets);
+        let reported = with_rules(SharingStatus::default(), &rules, &inventory.devices);
+        assert_eq!(reported.covered, [one]);
+        let [unit] = reported.claim_shares.as_slice() else { panic!("{reported:?}") };
+        let uuid = inventory.devices[1].uuid.as_ref().unwrap().as_str();
+        assert_eq!((unit.uuid.as_str(), unit.replicas), (uuid, Some(4)));
+        // A GPU that is gone is not shared.
+        assert_eq!(with_rules(SharingStatus::default(), &rules, &[]).claim_shares, []);
+    }
 
     fn check(problems: &ClaimProblems, unpublished: Option<&str>, message: Option<&str>) {
         let shown = status(problems, unpublished.map(ToOwned::to_owned));

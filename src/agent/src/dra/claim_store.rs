@@ -13,6 +13,7 @@ use octavo_dra::claims::{
     PreparedClaims, ReleasePolicy,
 };
 use octavo_dra::{ClaimRules, DeviceName, DraDevice};
+use octavo_engine::claims::{COPY_FILE_NAME, ClaimRecord, FILE_NAME};
 use octavo_engine::durable::DurableError;
 use octavo_kubelet::dra::{DeviceHealth, NodeDevices};
 use octavo_model::claim::{ClaimKey, ClaimUid};
@@ -28,7 +29,7 @@ use thiserror::Error;
 use tokio::sync::watch;
 use tracing::info;
 
-use self::record_file::{COPY_FILE_NAME, FILE_NAME, read, save};
+use self::record_file::{read, save};
 use super::claim_problems::ClaimProblems;
 use crate::usage::ClaimAllocations;
 
@@ -229,27 +230,10 @@ impl ClaimStore {
         self.lock().rules.clone()
     }
 
-    /// Returns the devices of claims, for the published devices.
-    pub fn device_names(&self) -> BTreeSet<DeviceName> {
+    /// Returns the devices of claims, for the published devices of these GPUs.
+    pub fn device_names(&self, devices: &[Device]) -> BTreeSet<DeviceName> {
         let state = self.lock();
-        state.record.as_ref().map(|(_, record)| record.device_names()).unwrap_or_default()
-    }
-
-    /// Returns the claims as users of `devices`. They are unknown unless this process owns the state directory.
-    pub fn holders(&self, devices: &[Device]) -> Result<Vec<Holder>, ClaimStoreError> {
-        let state = self.lock();
-        let (_, record) = state.record.as_ref().ok_or(ClaimStoreError::NotOwner)?;
-        Ok(record.holders(devices))
-    }
-
-    /// Returns whether the holder is a claim that only monitors the GPU.
-    pub(super) fn is_monitor(&self, holder: &Holder) -> bool {
-        let state = self.lock();
-        let record = state.record.as_ref().map(|(_, record)| record);
-        let claim = holder.details.claim.as_ref();
-        record.zip(claim).is_some_and(|(record, claim)| {
-            record.only_monitors(claim, |device| device.pci == holder.device)
-        })
+        state.record.as_ref().map(|(_, record)| record.device_names(devices)).unwrap_or_default()
     }
 
     /// Adds the targets of claims to those of the layout. Claims do not change GPUs that the layout covers.
@@ -434,6 +418,15 @@ fn health(inventory: &Inventory, state: &StoreState, pool: &str, scanned_at: i64
         devices: devices.collect(),
         is_known: matches!(inventory.nvml, NvmlState::Ready(_)),
         scanned_at,
+    }
+}
+
+/// The claims are unknown unless this process owns the state directory.
+impl ClaimRecord for ClaimStore {
+    fn current(&self) -> Result<PreparedClaims, String> {
+        let state = self.lock();
+        let record = state.record.as_ref().map(|(_, record)| record.clone());
+        record.ok_or_else(|| ClaimStoreError::NotOwner.to_string())
     }
 }
 

@@ -96,7 +96,8 @@ impl DraPublisher {
         else {
             return;
         };
-        let (claimed, faulty) = (self.claims.device_names(), self.claims.faulty());
+        let (claimed, faulty) =
+            (self.claims.device_names(&inventory.devices), self.claims.faulty());
         let is_same = |last: &PublishedInputs| {
             (&last.inventory, &last.rules, &last.claimed, &last.faulty)
                 == (inventory, &rules, &claimed, &faulty)

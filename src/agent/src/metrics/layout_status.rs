@@ -246,8 +246,7 @@ mod tests {
                     })
                     .collect(),
                 retained: Vec::new(),
-                hand_off: None,
-                named: None,
+                ..SharingStatus::default()
             }),
             ..NodeLayoutStatus::default()
         });

@@ -572,13 +572,11 @@ mod tests {
                 mode: DeviceProvider::Embedded.into(),
                 state: Reason::SharingPending.into(),
                 message: Some("ö".repeat(5_000)),
-                resources: Vec::new(),
-                retained: Vec::new(),
                 hand_off: Some(HandOffConfig {
                     key: "a100".to_owned(),
                     config: "x".repeat(40_000),
                 }),
-                named: None,
+                ..SharingStatus::default()
             }),
             ..NodeLayoutStatus::default()
         };

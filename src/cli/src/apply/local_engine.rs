@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use octavo_engine::claims::{ClaimProbe, RecordedClaims};
 use octavo_engine::engine::{DesiredLayout, Engine, Settings};
 use octavo_engine::executor::ProgressByDevice;
 use octavo_engine::settings::usage_probe;
@@ -52,8 +53,11 @@ impl LocalEngine {
     pub(crate) fn open(settings: &EngineSettings, how: Settings) -> Result<Self, CliError> {
         let progress = watch::Sender::new(ProgressByDevice::new());
         let board = progress.subscribe();
-        let engine = Engine::open(&settings.state_dir, how, usage_probe(settings), progress)
-            .map_err(CliError::State)?;
+        // An agent that is not running may have prepared claims.
+        let claims = Arc::new(RecordedClaims::new(&settings.state_dir));
+        let probe = Arc::new(ClaimProbe::new(usage_probe(settings), claims));
+        let engine =
+            Engine::open(&settings.state_dir, how, probe, progress).map_err(CliError::State)?;
         Ok(Self { engine, board })
     }
 

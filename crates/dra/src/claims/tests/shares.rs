@@ -87,7 +87,7 @@ fn i1_administrative_access_holds_and_creates_nothing() {
         assert_eq!((monitor.create.len(), monitor.claim.devices[0].created), (0, false));
     }
     assert_eq!(record.holders(&exists.devices).len(), 1);
-    assert_eq!(record.device_names(), BTreeSet::from([device.name()]));
+    assert_eq!(record.device_names(&[]), BTreeSet::from([device.name()]));
     // Nor do its pods, which the kubelet lists like those of other claims.
     let monitors = |claim: &AllocatedClaim, wanted| {
         record.only_monitors(&claim.key.reference(), |one| one == wanted)

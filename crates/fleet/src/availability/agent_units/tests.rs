@@ -108,6 +108,52 @@ fn units_of_resource_claims_have_the_name_of_their_class() {
 }
 
 #[test]
+fn gpu_under_a_static_rule_is_not_free_for_claims() {
+    let pci = device().pci;
+    let dra = DeviceProvider::Dra.into();
+    let sharing = SharingStatus { mode: dra, covered: vec![pci], ..SharingStatus::default() };
+    let of = |device: Device, usage: Option<&Usage>| {
+        let reported = AgentReport { usage, sharing: Some(&sharing) };
+        let known = &mut PotentialCache::default();
+        let seen = AgentUnits::from_inventory(&inventory(device), reported, known);
+        let units = seen.units.into_iter().next().unwrap();
+        (units.covered, units.free, units.in_use, units.unknown_use())
+    };
+    assert_eq!(of(device(), Some(&Usage::default())), (1, 0, 0, 0));
+    assert_eq!(of(device(), None), (1, 0, 0, 0));
+    let mut busy = device();
+    busy.processes = vec![process(7, None, None)];
+    assert_eq!(of(busy, None), (0, 0, 1, 0));
+}
+
+#[test]
+fn device_that_claims_share_has_one_unit_per_replica() {
+    let unit = UnitStatus { uuid: UUID.to_owned(), replicas: Some(4), health: Health::Healthy };
+    let dra = DeviceProvider::Dra.into();
+    let sharing = SharingStatus { mode: dra, claim_shares: vec![unit], ..SharingStatus::default() };
+    // Two pods of one claim, and a pod of another one.
+    let mut usage = held([ShareId::whole(UUID)]);
+    let tenants = &mut usage.devices[0].units[0].tenants;
+    let tenant = |namespace: &str, claim: &str| Tenant {
+        namespace: Some(namespace.to_owned()),
+        claim: Some(claim.to_owned()),
+        ..tenants[0].clone()
+    };
+    *tenants = vec![tenant("team-a", "x"), tenant("team-a", "x"), tenant("team-b", "x")];
+    let of = |usage: Option<&Usage>| {
+        let reported = AgentReport { usage, sharing: Some(&sharing) };
+        let known = &mut PotentialCache::default();
+        let seen = AgentUnits::from_inventory(&inventory(device()), reported, known);
+        let units = seen.units.into_iter().next().unwrap();
+        assert_eq!((units.resource.as_str(), units.shape), (SHARED_CLASS, Shape::TimeSlice));
+        (units.total, units.free, units.in_use)
+    };
+    assert_eq!(of(Some(&Usage::default())), (4, 4, 0));
+    assert_eq!(of(Some(&usage)), (4, 2, 2));
+    assert_eq!(of(None), (4, 0, 0), "claims may hold any");
+}
+
+#[test]
 fn units_of_resource_claims_are_separated_by_profile() {
     let profile = |id: u32, name: &str, slices: u32| GpuInstanceProfile {
         id,

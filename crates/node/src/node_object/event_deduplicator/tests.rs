@@ -187,8 +187,7 @@ fn shared(state: Reason, message: Option<&str>) -> NodeLayoutStatus {
                 units: Vec::new(),
             }],
             retained: Vec::new(),
-            hand_off: None,
-            named: None,
+            ..SharingStatus::default()
         }),
         ..NodeLayoutStatus::default()
     }

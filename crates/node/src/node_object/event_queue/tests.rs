@@ -319,8 +319,7 @@ fn sharing(reason: Reason) -> SharingStatus {
             units: Vec::new(),
         }],
         retained: Vec::new(),
-        hand_off: None,
-        named: None,
+        ..SharingStatus::default()
     }
 }
 

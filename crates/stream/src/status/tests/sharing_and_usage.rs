@@ -1,6 +1,7 @@
 //! The parts `sharing` and `usage`: round trips, and rejection of invalid input from a peer with its location.
 
 use octavo_fleet::summary::{MAX_ITEMS, usage_for_report};
+use octavo_model::id::PciAddress;
 use octavo_model::quantity::Mebibytes;
 use octavo_model::reading::{MemoryUse, Percent};
 use octavo_model::resource::{ResourceName, ShareId};
@@ -52,6 +53,8 @@ fn report() -> impl Strategy<Value = SharingStatus> {
             mode: Reported::parse(&mode),
             state: Reported::parse(&state),
             message,
+            claim_shares: resources.iter().flat_map(|one| one.units.clone()).collect(),
+            covered: (0..3).take(resources.len()).map(PciAddress::unreported).collect(),
             resources,
             retained,
             hand_off: hand_off.map(|(key, config)| HandOffConfig { key, config }),
