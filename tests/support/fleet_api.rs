@@ -87,9 +87,15 @@ impl Api {
         };
         // HTTP/1.0, so that the response is not chunked and ends with the connection.
         let headers = &self.headers;
-        let about = match body {
-            "" => String::new(),
-            body => format!("Content-Type: application/json\r\nContent-Length: {}\r\n", body.len()),
+        let about = match (method, body) {
+            (_, "") => String::new(),
+            ("PATCH", body) => {
+                let kind = "application/merge-patch+json";
+                format!("Content-Type: {kind}\r\nContent-Length: {}\r\n", body.len())
+            }
+            (_, body) => {
+                format!("Content-Type: application/json\r\nContent-Length: {}\r\n", body.len())
+            }
         };
         let request =
             format!("{method} {path} HTTP/1.0\r\nHost: localhost\r\n{headers}{about}\r\n{body}");

@@ -23,6 +23,17 @@ pub enum GenerateError {
         /// The limit.
         limit: usize,
     },
+    /// The name of an object is too long.
+    #[error(
+        "{name} has more than {limit} characters, so that it cannot name a machine set; limit the \
+         types with --type"
+    )]
+    LongName {
+        /// The name.
+        name: String,
+        /// Maximum length.
+        limit: usize,
+    },
 }
 
 fn first_note(notes: &[Note]) -> String {

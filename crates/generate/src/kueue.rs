@@ -9,25 +9,28 @@ use k8s_openapi::api::core::v1;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{
     LabelSelector, LabelSelectorRequirement, ObjectMeta,
 };
-use octavo_fleet::cluster::{CPU, MEMORY, TaintOperator, Toleration};
+use octavo_fleet::cluster::{CPU, MEMORY, Taint};
 
 use crate::error::GenerateError;
 use crate::kueue_specs::{
-    ClusterQueueSpec, FlavorQuotas, LocalQueueSpec, ResourceFlavorSpec, ResourceGroup,
-    ResourceQuota, TopologyLevel, TopologySpec, WorkloadPriority,
+    ClusterQueueSpec, FlavorFungibility, FlavorQuotas, LocalQueueSpec, ResourceFlavorSpec,
+    ResourceGroup, ResourceQuota, TopologyLevel, TopologySpec, WorkloadPriority,
 };
 use crate::manifest::{
     CustomObject, Generated, Manifest, ManifestFile, named, namespaced, priority_values,
 };
 use crate::pools::{NodePool, Pools};
 
-/// Name of the cluster queue, its cohort, its topology and its local queues.
+/// Name of the cluster queue of isolated devices, its cohort, its topology and its local queues.
 pub const QUEUE: &str = "accelerators";
+/// Name of the cluster queue of time-sliced devices and its local queues. Kueue tries all flavors of a queue, so that in one
+/// queue a workload for a whole device or a partition could get a time slice.
+pub const SHARED_QUEUE: &str = "accelerators-shared";
 /// Maximum number of flavors of a resource group, and of resources of a flavor.
 const MAX_FLAVORS: usize = 64;
 const MAX_RESOURCES: usize = 64;
 /// Label with the name of a namespace, which the API server sets.
-const NAMESPACE_LABEL: &str = "kubernetes.io/metadata.name";
+pub(crate) const NAMESPACE_LABEL: &str = "kubernetes.io/metadata.name";
 /// Label of the lowest level of a topology.
 const HOSTNAME: &str = "kubernetes.io/hostname";
 /// Labels of the levels of a topology, from the largest to the smallest. Sources: Kubernetes, "Well-Known Labels"; Google
@@ -60,6 +63,8 @@ pub struct KueueOptions<'a> {
     pub namespaces: &'a [String],
     /// Names of priority classes, the highest priority first.
     pub priorities: &'a [String],
+    /// Types whose flavors are tried first, in this order.
+    pub preferred: &'a [String],
 }
 
 impl KueueOptions<'_> {
@@ -99,11 +104,23 @@ pub fn kueue(pools: &Pools, options: &KueueOptions<'_>) -> Result<Generated, Gen
         let spec = flavor(pool, topology_name);
         Manifest::ResourceFlavor(api.object("ResourceFlavor", named(&pool.name), spec))
     });
-    let spec = cluster_queue(pools, options)?;
-    let queue = Manifest::ClusterQueue(api.object("ClusterQueue", named(QUEUE), spec));
-    let local_queues = options.namespaces().into_iter().map(|namespace| {
-        let spec = LocalQueueSpec { cluster_queue: QUEUE };
-        Manifest::LocalQueue(api.object("LocalQueue", namespaced(namespace, QUEUE), spec))
+    let mut queues = Vec::new();
+    let (shared, isolated) = pools.all.iter().partition(|pool| pool.is_time_sliced());
+    for (name, pools) in [(QUEUE, isolated), (SHARED_QUEUE, shared)] {
+        let pools: Vec<&NodePool> = pools;
+        if !pools.is_empty() {
+            queues.push((name, cluster_queue(pools, options)?));
+        }
+    }
+    let names: Vec<&'static str> = queues.iter().map(|(name, _)| *name).collect();
+    let queues = queues
+        .into_iter()
+        .map(|(name, spec)| Manifest::ClusterQueue(api.object("ClusterQueue", named(name), spec)));
+    let local_queues = options.namespaces().into_iter().flat_map(|namespace| {
+        names.iter().map(move |name| {
+            let spec = LocalQueueSpec { cluster_queue: name };
+            Manifest::LocalQueue(api.object("LocalQueue", namespaced(namespace, name), spec))
+        })
     });
     let priorities = priority_values(options.priorities).map(|(name, value)| {
         Manifest::WorkloadPriorityClass(WorkloadPriority {
@@ -118,7 +135,7 @@ pub fn kueue(pools: &Pools, options: &KueueOptions<'_>) -> Result<Generated, Gen
         files: vec![
             file("topologies.yaml", topologies.into_iter().collect()),
             file("resource-flavors.yaml", flavors.collect()),
-            file("cluster-queues.yaml", vec![queue]),
+            file("cluster-queues.yaml", queues.collect()),
             file("local-queues.yaml", local_queues.collect()),
             file("workload-priority-classes.yaml", priorities.collect()),
         ],
@@ -129,38 +146,41 @@ pub fn kueue(pools: &Pools, options: &KueueOptions<'_>) -> Result<Generated, Gen
 fn flavor(pool: &NodePool, topology_name: Option<&'static str>) -> ResourceFlavorSpec {
     ResourceFlavorSpec {
         node_labels: pool.labels.clone(),
-        tolerations: pool.tolerations.iter().map(toleration).collect(),
+        tolerations: pool.taints.iter().map(toleration).collect(),
         topology_name,
     }
 }
 
-fn toleration(of: &Toleration) -> v1::Toleration {
-    let (operator, value) = match of.operator {
-        TaintOperator::Exists => ("Exists", None),
-        TaintOperator::Equal | TaintOperator::Other => ("Equal", Some(of.value.clone())),
-    };
+fn toleration(taint: &Taint) -> v1::Toleration {
+    let value = Some(taint.value.clone()).filter(|value| !value.is_empty());
     v1::Toleration {
-        key: Some(of.key.clone()),
-        operator: Some(operator.to_owned()),
+        key: Some(taint.key.clone()),
+        operator: Some(if value.is_some() { "Equal" } else { "Exists" }.to_owned()),
         value,
-        effect: of.effect.map(|effect| effect.to_string()),
+        effect: Some(taint.effect.to_string()),
         toleration_seconds: None,
     }
 }
 
 fn cluster_queue(
-    pools: &Pools,
+    mut pools: Vec<&NodePool>,
     options: &KueueOptions<'_>,
 ) -> Result<ClusterQueueSpec, GenerateError> {
-    let accelerators = pools.accelerators();
+    let rank = |pool: &&NodePool| {
+        let mut preferred = options.preferred.iter();
+        preferred.position(|name| name == pool.type_name.as_str()).unwrap_or(usize::MAX)
+    };
+    pools.sort_by_key(rank);
+    let accelerators = pools.iter().flat_map(|pool| pool.allocatable.accelerators());
+    let accelerators: BTreeSet<&str> = accelerators.map(|(name, _)| name).collect();
     let covered: Vec<String> =
         [CPU, MEMORY].into_iter().chain(accelerators).map(str::to_owned).collect();
     let within = |what, count, limit| {
         if count > limit { Err(GenerateError::TooMany { what, count, limit }) } else { Ok(()) }
     };
-    within("flavors", pools.all.len(), MAX_FLAVORS)?;
+    within("flavors", pools.len(), MAX_FLAVORS)?;
     within("resources", covered.len(), MAX_RESOURCES)?;
-    let flavors = pools.all.iter().map(|pool| {
+    let flavors = pools.iter().map(|pool| {
         let quotas = covered.iter().map(|name| ResourceQuota {
             name: name.clone(),
             nominal_quota: pool.allocatable.quantity(name),
@@ -175,6 +195,10 @@ fn cluster_queue(
     Ok(ClusterQueueSpec {
         cohort,
         cohort_name,
+        flavor_fungibility: FlavorFungibility {
+            when_can_borrow: "TryNextFlavor",
+            when_can_preempt: "TryNextFlavor",
+        },
         namespace_selector: namespace_selector(&options.namespaces()),
         resource_groups: vec![ResourceGroup { covered_resources: covered, flavors }],
     })

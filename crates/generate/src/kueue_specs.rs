@@ -39,8 +39,17 @@ pub struct ClusterQueueSpec {
     /// Only in `v1beta1`.
     pub(crate) cohort: Option<&'static str>,
     pub(crate) cohort_name: Option<&'static str>,
+    pub(crate) flavor_fungibility: FlavorFungibility,
     pub(crate) namespace_selector: LabelSelector,
     pub(crate) resource_groups: Vec<ResourceGroup>,
+}
+
+/// Search for a flavor: a workload gets the next one before it borrows quota or preempts other workloads.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct FlavorFungibility {
+    pub(crate) when_can_borrow: &'static str,
+    pub(crate) when_can_preempt: &'static str,
 }
 
 /// Resources that are assigned from the same flavor.

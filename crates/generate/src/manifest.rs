@@ -1,13 +1,20 @@
 //! Manifests: objects for `kubectl apply`, grouped into files.
 
-use k8s_openapi::api::core::v1::{LimitRange, ResourceQuota};
+use k8s_openapi::api::admissionregistration::v1::{
+    ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
+};
+use k8s_openapi::api::core::v1::{ConfigMap, LimitRange, ResourceQuota};
+use k8s_openapi::api::resource::v1::DeviceClass;
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Serialize;
 
+use crate::argocd_specs::ApplicationSpec;
+use crate::karpenter_specs::{NodeOverlaySpec, NodePoolSpec};
 use crate::kueue_specs::{
     ClusterQueueSpec, LocalQueueSpec, ResourceFlavorSpec, TopologySpec, WorkloadPriority,
 };
+use crate::machine_sets::{ClusterAutoscalerSpec, MachineAutoscalerSpec, MachineSetSpec};
 use crate::note::Note;
 
 /// Generated files.
@@ -48,6 +55,26 @@ pub enum Manifest {
     ResourceQuota(Box<ResourceQuota>),
     /// A `LimitRange`.
     LimitRange(Box<LimitRange>),
+    /// A `NodePool` of Karpenter.
+    NodePool(Box<CustomObject<NodePoolSpec>>),
+    /// A `NodeOverlay` of Karpenter.
+    NodeOverlay(CustomObject<NodeOverlaySpec>),
+    /// A `MachineSet` of OpenShift.
+    MachineSet(Box<CustomObject<MachineSetSpec>>),
+    /// A `MachineAutoscaler` of OpenShift.
+    MachineAutoscaler(CustomObject<MachineAutoscalerSpec>),
+    /// The `ClusterAutoscaler` of OpenShift.
+    ClusterAutoscaler(CustomObject<ClusterAutoscalerSpec>),
+    /// A `ValidatingAdmissionPolicy`.
+    AdmissionPolicy(Box<ValidatingAdmissionPolicy>),
+    /// A `ValidatingAdmissionPolicyBinding`.
+    AdmissionPolicyBinding(Box<ValidatingAdmissionPolicyBinding>),
+    /// A `DeviceClass`.
+    DeviceClass(Box<DeviceClass>),
+    /// A `ConfigMap`.
+    ConfigMap(Box<ConfigMap>),
+    /// An `Application` of Argo CD.
+    Application(Box<CustomObject<ApplicationSpec>>),
 }
 
 /// Custom resource.

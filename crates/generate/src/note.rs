@@ -44,6 +44,31 @@ pub enum Note {
         /// The types.
         types: Vec<String>,
     },
+    /// Karpenter needs an alpha feature to predict the resources of a pool.
+    NeedsOverlay {
+        /// Name of the pool.
+        pool: String,
+    },
+    /// Karpenter predicts devices instead of their replicas.
+    CountsDevices {
+        /// Name of the pool.
+        pool: String,
+    },
+    /// The autoscaler of OpenShift cannot predict the resources of a pool.
+    NotFromZero {
+        /// Name of the pool.
+        pool: String,
+    },
+    /// No node has a type that a rule names.
+    AbsentType {
+        /// The type.
+        type_name: String,
+    },
+    /// A layout is not part of a configuration, which cannot express it.
+    LayoutOmitted {
+        /// Layout and reason.
+        why: String,
+    },
     /// Nodes are counted that accept no pods now.
     Unavailable {
         /// Names of the nodes.
@@ -66,6 +91,15 @@ pub enum Exclusion {
     NoResource,
     /// The API server does not list it.
     NotInCluster,
+    /// Its labels name no EC2 instance type, or no zone.
+    NotOnEc2,
+    /// No machine set of the cluster creates such machines.
+    NoMachineSet {
+        /// Zone of the node.
+        zone: String,
+        /// Architecture of its CPU.
+        architecture: String,
+    },
 }
 
 impl Note {
@@ -79,6 +113,11 @@ impl Note {
             | Self::VendorLabel { .. }
             | Self::Merged { .. }
             | Self::NotTolerated { .. }
+            | Self::NeedsOverlay { .. }
+            | Self::CountsDevices { .. }
+            | Self::NotFromZero { .. }
+            | Self::AbsentType { .. }
+            | Self::LayoutOmitted { .. }
             | Self::SharedResource { .. } => true,
         }
     }
@@ -110,6 +149,25 @@ impl fmt::Display for Note {
                 "one quota applies to {} together, because these types have resources in common",
                 types.join(", ")
             ),
+            Self::NeedsOverlay { pool } => write!(
+                f,
+                "Karpenter provisions nodes of {pool} only with its alpha feature gate NodeOverlay, \
+                 because an instance type does not determine partitions and names of replicas"
+            ),
+            Self::CountsDevices { pool } => write!(
+                f,
+                "Karpenter counts the devices of a new node of {pool}, not its replicas or partitions"
+            ),
+            Self::NotFromZero { pool } => write!(
+                f,
+                "{pool} has at least one machine, because OpenShift's autoscaler predicts only \
+                 nvidia.com/gpu on the first node of a machine set"
+            ),
+            Self::AbsentType { type_name } => write!(
+                f,
+                "no node has the type {type_name}; if the name is right, generate again when there is one"
+            ),
+            Self::LayoutOmitted { why } => write!(f, "omitted: {why}"),
             Self::Unavailable { nodes } => write!(
                 f,
                 "counted although cordoned or not ready: {}",
@@ -139,6 +197,15 @@ impl fmt::Display for Exclusion {
                  counted, otherwise check the device plugin with `octavo doctor`",
             ),
             Self::NotInCluster => f.write_str("not in the cluster that the aggregator watches"),
+            Self::NotOnEc2 => f.write_str(
+                "no EC2 instance type in the label node.kubernetes.io/instance-type, or no zone in \
+                 topology.kubernetes.io/zone",
+            ),
+            Self::NoMachineSet { zone, architecture } => write!(
+                f,
+                "no machine set of --machine-sets is in the zone {zone} with the architecture \
+                 {architecture}"
+            ),
         }
     }
 }

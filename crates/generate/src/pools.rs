@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use octavo_fleet::api::NodeRow;
 use octavo_fleet::availability::Shape;
-use octavo_fleet::cluster::{Amounts, CPU, ClusterNode, MEMORY, Readiness, Taint, Toleration};
+use octavo_fleet::cluster::{Amounts, CPU, ClusterNode, MEMORY, Readiness, Taint};
 use octavo_fleet::hardware_profile::{TYPE_LABEL, selecting_label};
 use octavo_fleet::summary::SHARING_LABEL;
 use octavo_fleet::type_labels::NVIDIA_PRODUCT_LABEL;
@@ -15,8 +15,8 @@ use crate::error::GenerateError;
 use crate::note::{Exclusion, Note};
 use crate::pool_labels::labels;
 
-/// Maximum number of tolerations of a pool. Source: Kueue v0.19.2, `ResourceFlavorSpec.Tolerations`.
-pub(crate) const MAX_TOLERATIONS: usize = 8;
+/// Maximum number of taints of a pool. Source: Kueue v0.19.2, `ResourceFlavorSpec.Tolerations`.
+pub(crate) const MAX_TAINTS: usize = 8;
 
 /// Nodes of one type that offer the same accelerator resources.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,8 +27,8 @@ pub struct NodePool {
     pub type_name: TypeName,
     /// Labels that select exactly these nodes of the type.
     pub labels: BTreeMap<String, String>,
-    /// Tolerations of the taints that all nodes have.
-    pub tolerations: Vec<Toleration>,
+    /// Permanent taints that all nodes have.
+    pub taints: Vec<Taint>,
     /// The nodes as the API server reports them, ordered by name.
     pub nodes: Vec<ClusterNode>,
     /// Allocatable CPU, memory and accelerators of all nodes.
@@ -70,6 +70,23 @@ type ByType<'a> = BTreeMap<TypeName, Vec<Candidate<'a>>>;
 /// Excluded nodes by reason.
 type Excluded = BTreeMap<Exclusion, Vec<String>>;
 
+impl NodePool {
+    /// Returns `true` if pods share devices or partitions in turns, without isolation of memory and faults.
+    pub fn is_time_sliced(&self) -> bool {
+        self.nodes.iter().any(|node| {
+            let product = node.label(NVIDIA_PRODUCT_LABEL);
+            let mut units = node.allocatable.accelerators();
+            node.label(SHARING_LABEL) == Some("time-slicing")
+                || units.any(|(name, _)| match Shape::from_resource(name, product) {
+                    Shape::TimeSlice | Shape::MigTimeSlice(_) => true,
+                    Shape::Device | Shape::NeuronCore | Shape::Mig(_) | Shape::AmdPartition(_) => {
+                        false
+                    }
+                })
+        })
+    }
+}
+
 impl Pools {
     /// Groups the nodes. `rows` name the types of the nodes, and `cluster` has their labels and resources.
     ///
@@ -106,12 +123,6 @@ impl Pools {
             return Err(GenerateError::NoNodes(notes));
         }
         Ok(Self { all, notes })
-    }
-
-    /// Accelerator resources of all pools, ordered by name.
-    pub fn accelerators(&self) -> BTreeSet<&str> {
-        let names = self.all.iter().flat_map(|pool| pool.allocatable.accelerators());
-        names.map(|(name, _)| name).collect()
     }
 }
 
@@ -260,7 +271,7 @@ fn pool(
         on.len() == nodes.len() && !taint.is_of_control_plane()
     };
     let (mut tolerated, mut others): (Vec<_>, Vec<_>) = taints.into_iter().partition(is_common);
-    others.extend(tolerated.split_off(tolerated.len().min(MAX_TOLERATIONS)));
+    others.extend(tolerated.split_off(tolerated.len().min(MAX_TAINTS)));
     remarks.extend(others.into_iter().map(|(taint, nodes)| Note::NotTolerated {
         pool: name.clone(),
         taint: taint.clone(),
@@ -270,7 +281,7 @@ fn pool(
         name,
         type_name,
         labels,
-        tolerations: tolerated.iter().map(|(taint, _)| Toleration::for_taint(taint)).collect(),
+        taints: tolerated.into_iter().map(|(taint, _)| taint.clone()).collect(),
         nodes: nodes.iter().copied().cloned().collect(),
         allocatable,
     }

@@ -4,6 +4,9 @@ use octavo_fleet::api::{NodeRow, NodeType};
 use octavo_fleet::cluster::{Amounts, ClusterNode, Effect, Readiness, Taint};
 use octavo_fleet::summary::{DeviceCounts, NodeState, Sharing};
 use octavo_fleet::type_source::TypeSource;
+use serde_json::Value;
+
+use crate::manifest::Generated;
 
 /// Rows and cluster nodes of a fleet.
 pub(crate) type Fleet = (Vec<NodeRow>, Vec<ClusterNode>);
@@ -65,6 +68,51 @@ pub(crate) fn add(
     let own = [("octavo.dev/type", type_name), ("octavo.dev/sharing", sharing)];
     fleet.0.push(row(name, &[type_name]));
     fleet.1.push(node(name, &[&own[..], labels].concat(), units));
+}
+
+/// Labels of an EC2 instance.
+pub(crate) fn ec2(
+    instance_type: &'static str,
+    zone: &'static str,
+) -> [(&'static str, &'static str); 3] {
+    [
+        ("node.kubernetes.io/instance-type", instance_type),
+        ("topology.kubernetes.io/zone", zone),
+        ("kubernetes.io/arch", "amd64"),
+    ]
+}
+
+/// EC2 instances with whole, partitioned and time-sliced GPUs and with Inferentia, and a node on another cloud.
+pub(crate) fn cloud() -> Fleet {
+    let mut fleet = Fleet::default();
+    let spot = ("karpenter.sh/capacity-type", "spot");
+    let (t4, a100) = ("nvidia-t4-16gb", "nvidia-a100-80gb");
+    let [small, large, gpus] =
+        [ec2("g4dn.xlarge", "z-a"), ec2("g4dn.12xlarge", "z-b"), ec2("p4de.24xlarge", "z-a")];
+    let own = [("workload", "serving"), spot];
+    add(&mut fleet, ("t4-a", t4, "exclusive"), &[&small[..], &own].concat(), &[(GPU, 1)]);
+    add(&mut fleet, ("t4-b", t4, "exclusive"), &[&large[..], &own[..1]].concat(), &[(GPU, 4)]);
+    add(&mut fleet, ("t4-c", t4, "exclusive"), &[&large[..], &own[..1]].concat(), &[(GPU, 4)]);
+    let mig = [("nvidia.com/mig-1g.10gb", 56)];
+    let layout = [("octavo.dev/layout", "small"), ("nvidia.com/gpu.count", "8")];
+    add(&mut fleet, ("a100-a", a100, "mig"), &[&gpus[..], &layout].concat(), &mig);
+    let l4 = ec2("g6.xlarge", "z-a");
+    add(&mut fleet, ("l4-a", "nvidia-l4-24gb", "time-slicing"), &l4, &[(GPU, 4)]);
+    let neuron = [("aws.amazon.com/neuron", 12), ("aws.amazon.com/neuroncore", 24)];
+    let inf2 = ec2("inf2.48xlarge", "z-a");
+    add(&mut fleet, ("inf2-a", "aws-inferentia2-32gb", "exclusive"), &inf2, &neuron);
+    let azure = [("node.kubernetes.io/instance-type", "Standard_NC4as_T4_v3")];
+    add(&mut fleet, ("azure", "nvidia-t4-16gb", "exclusive"), &azure, &[(GPU, 1)]);
+    for node in &mut fleet.1 {
+        node.taints.push(taint(GPU, "present"));
+    }
+    fleet
+}
+
+/// Objects of a file.
+pub(crate) fn objects(generated: &Generated, file: &str) -> Vec<Value> {
+    let file = generated.files.iter().find(|one| one.name == file).unwrap();
+    file.manifests.iter().map(|one| serde_json::to_value(one).unwrap()).collect()
 }
 
 /// Whole, partitioned and time-sliced GPUs, AMD and Neuron devices, and nodes that cannot be used.

@@ -65,6 +65,8 @@ struct Instance {
     called: String,
     accelerator: String,
     accelerator_count: Option<f64>,
+    #[serde(default, rename = "vcpu")]
+    vcpus: Option<u32>,
     #[serde(default)]
     usd_per_hour: Option<f64>,
     #[serde(default)]
@@ -289,9 +291,10 @@ fn instance_entries(catalog: &Catalog, sku: &str) -> Result<String, Box<dyn Erro
     {
         writeln!(
             text,
-            "        CloudOffer {{ cloud: {cloud:?}, instance: {:?}, count: {:?}, usd_per_hour: {:?}, region: {:?}, sources: &{:?} }},",
+            "        CloudOffer {{ cloud: {cloud:?}, instance: {:?}, count: {:?}, vcpus: {:?}, usd_per_hour: {:?}, region: {:?}, sources: &{:?} }},",
             instance.called,
             instance.accelerator_count,
+            instance.vcpus,
             instance.usd_per_hour,
             instance.price_region,
             instance.sources,

@@ -17,6 +17,7 @@ use octavo_files::layouts::LayoutWriteError;
 use octavo_fleet::estimate::profile_devices::ProfileDevicesError;
 use octavo_fleet::startup::StartupProgress;
 use octavo_generate::GenerateError;
+use octavo_generate::ec2_quotas::QuotaError;
 use octavo_kube::client::ConnectError;
 use octavo_kube::hardware_profiles::WriteError;
 use octavo_model::inventory::NvmlState;
@@ -169,11 +170,14 @@ pub(crate) enum CliError {
     #[error("cannot generate from an incomplete fleet: {0}")]
     FleetIncomplete(StartupProgress),
     /// The state of the cluster is outdated.
-    #[error("cannot generate from an outdated state of the cluster: {0}")]
+    #[error("the aggregator has an outdated state of the cluster: {0}")]
     ClusterOutdated(String),
     /// No manifests can be generated.
     #[error("cannot generate manifests")]
     Generate(#[source] GenerateError),
+    /// The need of quotas is unknown.
+    #[error("cannot check the quotas")]
+    QuotaCheck(#[source] QuotaError),
     /// A directory cannot be created.
     #[error("cannot create the directory {}", .path.display())]
     Directory {
@@ -289,6 +293,7 @@ impl CliError {
             | Self::Write(_)
             | Self::MigParted(_)
             | Self::Generate(_)
+            | Self::QuotaCheck(_)
             | Self::Directory { .. }
             | Self::AgentRefused(_)
             | Self::Interrupted { .. }

@@ -1,22 +1,36 @@
 //! `octavo generate`: manifests for Git, from the nodes of the fleet.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::fs;
 use std::path::Path;
 
-use octavo_client::{Client, RequestPath};
-use octavo_fleet::api::{ClusterNodeList, NodeList};
+use octavo_client::{Client, RequestPath, ServerSettings};
+use octavo_files::layouts::write;
+use octavo_files::plugin_config::text as plugin_text;
+use octavo_fleet::api::ClusterNodeList;
+use octavo_fleet::cluster::ClusterNode;
+use octavo_generate::access::{AccessRules, access};
+use octavo_generate::argocd::argo_cd;
+use octavo_generate::gpu_operator::{gpu_operator, partitioning, plugin_config};
+use octavo_generate::karpenter::karpenter;
 use octavo_generate::kueue::{KueueOptions, kueue};
-use octavo_generate::manifest::ManifestFile;
+use octavo_generate::manifest::{Generated, ManifestFile};
+use octavo_generate::openshift::openshift;
 use octavo_generate::quotas::{QuotaOptions, quotas};
-use octavo_generate::{Note, Pools};
+use octavo_generate::{MachineSet, MachineSetList, Note, Pools};
+use octavo_planner::layout::{Dialect, Layouts};
 use octavo_toolkit::files::{self, ReadError};
 use strum::Display;
 
 use super::fleet::{self, stale_notes};
+use super::layout_source::LayoutSource;
 use super::text::{lines, printable};
-use super::{CliError, Exit, Report, checkpoint, yaml};
-use crate::settings::generate::{GenerateCommand, GenerateSettings};
+use super::{CliError, Exit, Report, checkpoint, input, yaml};
+use crate::settings::Input;
+use crate::settings::generate::{
+    FileSettings, FleetSettings, GenerateCommand, GpuOperatorSettings, QueueSettings,
+};
 
 /// Maximum size of a file to compare with, which is far more than any fleet needs.
 const MAX_FILE_BYTES: u64 = 16 << 20;
@@ -34,42 +48,132 @@ enum Change {
     Obsolete,
 }
 
+/// Nodes of the fleet.
+struct FleetNodes {
+    pools: Pools,
+    /// Name of the cluster.
+    cluster: Option<String>,
+    notes: Vec<String>,
+}
+
 /// Runs `octavo generate`.
 pub(super) async fn generate(command: &GenerateCommand) -> Result<Report, CliError> {
-    let settings = command.common();
-    let client = Client::connect(&settings.server).await?;
+    let (mut nodes, mut warnings) = (None, String::new());
+    let generated = match command {
+        GenerateCommand::Kueue(settings) => {
+            let QueueSettings { namespaces, priorities, fleet } = &settings.queues;
+            let (api, preferred) = (settings.kueue_api, settings.preferred.as_slice());
+            let options = KueueOptions { api, namespaces, priorities, preferred };
+            kueue(&nodes.insert(fleet_nodes(&fleet.types, &fleet.server).await?).pools, &options)
+        }
+        GenerateCommand::Quotas(QueueSettings { namespaces, priorities, fleet }) => {
+            let options = QuotaOptions { namespaces, priorities };
+            Ok(quotas(
+                &nodes.insert(fleet_nodes(&fleet.types, &fleet.server).await?).pools,
+                &options,
+            ))
+        }
+        GenerateCommand::Karpenter(settings) => {
+            let FleetSettings { types, server, .. } = &settings.fleet;
+            let nodes = nodes.insert(fleet_nodes(types, server).await?);
+            karpenter(&nodes.pools, &settings.node_class)
+        }
+        GenerateCommand::OpenShift(settings) => {
+            let existing = machine_sets(&settings.machine_sets)?;
+            let FleetSettings { types, server, .. } = &settings.fleet;
+            openshift(&nodes.insert(fleet_nodes(types, server).await?).pools, &existing)
+        }
+        GenerateCommand::Access(settings) => {
+            let rules = access_rules(settings.file.input())?;
+            // The types that offer a resource decide, so that all are needed.
+            let nodes = nodes.insert(fleet_nodes(&[], &settings.server).await?);
+            Ok(access(&nodes.pools, &rules, &settings.namespace))
+        }
+        GenerateCommand::GpuOperator(settings) => Ok(operator(settings, &mut warnings)?),
+        GenerateCommand::ArgoCd(settings) => Ok(argo_cd(&settings.options())),
+    };
+    let generated = generated.map_err(CliError::Generate)?;
+    let header = header(command, nodes.as_ref(), &generated.notes);
+    let mut notes = nodes.map(|nodes| nodes.notes).unwrap_or_default();
+    notes.extend(generated.notes.iter().map(ToString::to_string));
+    Ok(deliver(command.files(), &header, &generated.files, notes)?.after(warnings))
+}
+
+async fn fleet_nodes(types: &[String], server: &ServerSettings) -> Result<FleetNodes, CliError> {
+    let client = Client::connect(server).await?;
     // Other filters could select some nodes of a flavor, whose labels would select all of them.
-    let types = settings.types.iter().map(|name| ("type", name.as_str()));
+    let types = types.iter().map(|name| ("type", name.as_str()));
     let parameters: Vec<(&str, &str)> = types.chain([("sort", "name")]).collect();
     let list = fleet::pages(&client, &parameters, None).await?;
     if let Some(progress) = list.starting {
         return Err(CliError::FleetIncomplete(progress));
     }
-    let cluster: ClusterNodeList = client.get(&RequestPath::new("/api/v1/cluster-nodes")).await?;
-    if let Some(notice) = cluster.notice {
-        return Err(CliError::ClusterOutdated(notice));
+    let cluster = cluster_nodes(&client).await?;
+    let pools = Pools::new(&list.items, &cluster).map_err(CliError::Generate)?;
+    let notes = stale_notes(&list.items);
+    Ok(FleetNodes { pools, cluster: list.cluster, notes })
+}
+
+/// Nodes of the cluster with their labels and resources.
+pub(super) async fn cluster_nodes(client: &Client) -> Result<Vec<ClusterNode>, CliError> {
+    let list: ClusterNodeList = client.get(&RequestPath::new("/api/v1/cluster-nodes")).await?;
+    match list.notice {
+        Some(notice) => Err(CliError::ClusterOutdated(notice)),
+        None => Ok(list.items),
     }
-    let pools = Pools::new(&list.items, &cluster.items).map_err(CliError::Generate)?;
-    let (namespaces, priorities) = (settings.namespaces.as_slice(), settings.priorities.as_slice());
-    let generated = match command {
-        GenerateCommand::Kueue(settings) => {
-            let options = KueueOptions { api: settings.kueue_api, namespaces, priorities };
-            kueue(&pools, &options).map_err(CliError::Generate)?
+}
+
+/// Reads machine sets of the cluster.
+fn machine_sets(input: &Input) -> Result<Vec<MachineSet>, CliError> {
+    let text = input::text(input, "machine sets")?;
+    let list: MachineSetList = serde_saphyr::from_str(&text)
+        .map_err(|source| CliError::document("machine sets", input::place(input), source))?;
+    Ok(list.items)
+}
+
+/// Reads rules of access.
+fn access_rules(input: &Input) -> Result<AccessRules, CliError> {
+    let text = input::text(input, "access rules")?;
+    let invalid = |source| CliError::document("access rules", input::place(input), source);
+    let rules: AccessRules = serde_saphyr::from_str(&text)
+        .map_err(|source| CliError::document("access rules", input::place(input), source))?;
+    rules.checked().map_err(invalid)
+}
+
+/// Configuration of NVIDIA's operator from the layouts of a file.
+fn operator(settings: &GpuOperatorSettings, warnings: &mut String) -> Result<Generated, CliError> {
+    let source = LayoutSource::read(settings.file.input())?;
+    warnings.extend(source.warnings());
+    let (mut plugin, mut layouts, mut omitted) = (BTreeMap::new(), Vec::new(), Vec::new());
+    for layout in &source.layouts.layouts {
+        match plugin_config(layout) {
+            Ok(config) => {
+                plugin.insert(layout.name.clone(), plugin_text(&config));
+            }
+            Err(gap) => omitted.push(format!("layout {:?}: {gap}", layout.name)),
         }
-        GenerateCommand::Quotas(_) => quotas(&pools, &QuotaOptions { namespaces, priorities }),
-    };
-    let mut notes = stale_notes(&list.items);
-    notes.extend(generated.notes.iter().map(ToString::to_string));
-    let header = header(command, &list, &generated.notes);
-    deliver(settings, &header, &generated.files, notes)
+        let one = Layouts { dialect: Dialect::MigParted, layouts: vec![partitioning(layout)] };
+        match write(&one, Dialect::MigParted) {
+            Ok(_) => layouts.extend(one.layouts),
+            Err(error) => omitted.push(error.to_string()),
+        }
+    }
+    let mig = (!layouts.is_empty())
+        .then(|| write(&Layouts { dialect: Dialect::MigParted, layouts }, Dialect::MigParted));
+    let mig = mig.transpose().map_err(CliError::Dialect)?;
+    let notes = omitted.into_iter().map(|why| Note::LayoutOmitted { why });
+    Ok(gpu_operator(&settings.namespace, mig, plugin, notes.collect()))
 }
 
 /// Comment at the beginning of each file. It contains only what determines the manifests, so that unchanged nodes give
 /// an unchanged file.
-fn header(command: &GenerateCommand, list: &NodeList, notes: &[Note]) -> String {
-    let cluster = list.cluster.as_deref().map(|name| format!(" of cluster {name}"));
+fn header(command: &GenerateCommand, nodes: Option<&FleetNodes>, notes: &[Note]) -> String {
+    let source = nodes.map(|nodes| {
+        let cluster = nodes.cluster.as_deref().map(|name| format!(" of cluster {name}"));
+        format!(" from the nodes{}", cluster.unwrap_or_default())
+    });
     let mut comments = vec![
-        format!("Generated from the nodes{}. Regenerate with:", cluster.unwrap_or_default()),
+        format!("Generated{}. Regenerate with:", source.unwrap_or_default()),
         format!("  {}", command.command_line()),
     ];
     let permanent = notes.iter().filter(|note| note.is_permanent());
@@ -86,7 +190,7 @@ fn documents(file: &ManifestFile) -> Result<Option<String>, CliError> {
 
 /// Prints, writes or compares the files.
 fn deliver(
-    settings: &GenerateSettings,
+    settings: &FileSettings,
     header: &str,
     files: &[ManifestFile],
     mut notes: Vec<String>,

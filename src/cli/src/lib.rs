@@ -30,6 +30,7 @@ mod mig_parted;
 mod output;
 mod plan;
 mod profiles;
+mod quota_check;
 mod resolved_layout;
 pub mod settings;
 mod sharing;
@@ -196,6 +197,7 @@ fn run(invocation: &Invocation, open: OpenHardware) -> Result<Report, CliError> 
         Command::Estimate(command) => block_on(estimate::estimate(command, colors))?,
         Command::Slo(settings) => block_on(slo::slo(settings, colors))?,
         Command::Generate(command) => block_on(generate::generate(command))?,
+        Command::QuotaCheck(settings) => block_on(quota_check::quota_check(settings, colors))?,
         Command::Usage(settings) => block_on(usage::usage(settings, colors))?,
         Command::Watch(settings) => block_on(watch::watch(settings, colors, invocation.screen))?,
         Command::Top(settings) => block_on(top::top(settings, colors, invocation.screen))?,

@@ -18,6 +18,7 @@ pub mod matching;
 pub mod mig_parted;
 mod plugin;
 pub mod profiles;
+pub mod quota_check;
 pub mod sharing;
 pub mod slo;
 pub mod source;
@@ -60,6 +61,7 @@ use self::matching::MatchSettings;
 use self::mig_parted::{MigPartedSettings, NvidiaMigPartedArgs};
 use self::plugin::{PLUGIN_NAME, as_plugin};
 use self::profiles::ProfilesCommand;
+use self::quota_check::QuotaCheckSettings;
 use self::sharing::SharingCommand;
 use self::slo::SloSettings;
 use self::support_bundle::SupportBundleSettings;
@@ -157,9 +159,12 @@ pub enum Command {
     /// Find the cheapest measured hardware that meets objectives
     #[command(after_long_help = include_str!("../help/slo.txt"))]
     Slo(SloSettings),
-    /// Generate Kueue queues and quotas from resources of the nodes
+    /// Generate queues, quotas and machine pools from the nodes
     #[command(subcommand, after_long_help = include_str!("../help/generate.txt"))]
     Generate(GenerateCommand),
+    /// Check EC2 quotas for instances of the fleet and new ones
+    #[command(after_long_help = include_str!("../help/quota-check.txt"))]
+    QuotaCheck(QuotaCheckSettings),
     /// Count allocated devices by namespace and type
     #[command(after_long_help = include_str!("../help/usage.txt"))]
     Usage(UsageSettings),
@@ -379,6 +384,7 @@ impl Command {
             | Self::Match(_)
             | Self::Estimate(_)
             | Self::Slo(_)
+            | Self::QuotaCheck(_)
             | Self::Usage(_)
             | Self::Watch(_)
             | Self::Top(_)

@@ -1,4 +1,8 @@
-//! Generated manifests on a real API server with Kueue's definitions and with Kubernetes' own admission.
+//! Generated manifests on a real API server with the definitions of Kueue, Karpenter, OpenShift and Argo CD, and with
+//! Kubernetes' own admission.
+
+mod access;
+mod machine_pools;
 
 use std::fs;
 use std::path::Path;
@@ -22,7 +26,10 @@ const DEFINITIONS: [&str; 5] = [
 const GPU: &str = "nvidia.com/gpu";
 const SMALL: &str = "nvidia.com/mig-1g.10gb";
 const LARGE: &str = "nvidia.com/mig-3g.40gb";
+const H100: (&str, &str) = ("nvidia-h100-80gb", "exclusive");
 const TEAMS: [&str; 2] = ["team-a", "team-b"];
+/// Flags of queues and quotas.
+const QUEUE_FLAGS: [&str; 2] = ["--namespace=team-a,team-b", "--priorities=high,low"];
 
 /// A cluster with nodes of different layouts, the aggregator that watches it, and a directory for files.
 struct Site<'a> {
@@ -45,19 +52,25 @@ impl<'a> Site<'a> {
             list.status.success() && !text(&list.stdout).contains("\"starting\"")
         });
         let mig = ("nvidia-a100-80gb", "mig");
-        for (kind, units, more) in [
-            (("nvidia-h100-80gb", "exclusive"), json!({GPU: "8"}), json!({})),
-            (("nvidia-h100-80gb", "exclusive"), json!({GPU: "8"}), json!({})),
-            (mig, json!({SMALL: "14"}), json!({"octavo.dev/layout": "small"})),
-            (mig, json!({SMALL: "2", LARGE: "2"}), json!({"octavo.dev/layout": "large"})),
-            (("nvidia-t4-16gb", "time-slicing"), json!({GPU: "3"}), json!({})),
-            (("amd-mi300x-192gb", "partitioned"), json!({"amd.com/gpu": "64"}), json!({})),
+        for (kind, instance_type, units, layout) in [
+            (H100, "p5.48xlarge", json!({GPU: "8"}), None),
+            (H100, "p5.48xlarge", json!({GPU: "8"}), None),
+            (mig, "p4de.24xlarge", json!({SMALL: "14"}), Some("small")),
+            (mig, "p4de.24xlarge", json!({SMALL: "2", LARGE: "2"}), Some("large")),
+            (("nvidia-t4-16gb", "time-slicing"), "g4dn.xlarge", json!({GPU: "3"}), None),
+            // No EC2 instance has this device.
+            (("amd-mi300x-192gb", "partitioned"), "x.metal", json!({"amd.com/gpu": "64"}), None),
             (
                 ("aws-inferentia2-32gb", "exclusive"),
+                "inf2.48xlarge",
                 json!({"aws.amazon.com/neuron": "12"}),
-                json!({}),
+                None,
             ),
         ] {
+            let mut more = json!({"node.kubernetes.io/instance-type": instance_type});
+            if let Some(layout) = layout {
+                more["octavo.dev/layout"] = json!(layout);
+            }
             site.node(kind, &units, more);
         }
         for team in TEAMS {
@@ -99,10 +112,8 @@ impl<'a> Site<'a> {
             .finish()
     }
 
-    /// Generates with this target and these flags, for all teams.
-    fn generate(&self, target: &str, more: &[&str]) -> Output {
-        let own = ["--namespace=team-a,team-b", "--priorities=high,low"];
-        self.run(&format!("generate {target}"), &[&own[..], more].concat())
+    fn generate(&self, target: &str, flags: &[&str]) -> Output {
+        self.run(&format!("generate {target}"), flags)
     }
 
     /// Writes the files into a directory of this name, once the aggregator has read all nodes.
@@ -116,7 +127,9 @@ impl<'a> Site<'a> {
             let files = text_of_files(Path::new(&directory));
             output.status.success()
                 && !text(&output.stderr).contains("excluded")
-                && files.contains("aws.amazon.com/neuron")
+                && ["aws.amazon.com/neuron", "aws-inferentia2"]
+                    .iter()
+                    .any(|one| files.contains(one))
         });
         directory
     }
@@ -148,8 +161,8 @@ fn text_of_files(directory: &Path) -> String {
     files.map(|file| fs::read_to_string(file.unwrap().path()).unwrap()).collect()
 }
 
-fn define(api: &Api) {
-    for definition in DEFINITIONS {
+fn define(api: &Api, definitions: &[&str]) {
+    for definition in definitions {
         api.apply(definition);
     }
     let wait = ["wait", "--for=condition=Established", "crd", "--all", "--timeout=120s"];
@@ -159,16 +172,17 @@ fn define(api: &Api) {
 #[test]
 fn p3_kueue_manifests_are_accepted_in_both_versions_and_applied_once() {
     let api = Api::fresh();
-    define(&api);
+    define(&api, &DEFINITIONS);
     let mut site = Site::new(&api);
-    let before = site.written("kueue", "v1beta1", &["--kueue-api=v1beta1"]);
+    let before =
+        site.written("kueue", "v1beta1", &[&QUEUE_FLAGS[..], &["--kueue-api=v1beta1"]].concat());
     let accepted = site.apply(&before, &["--dry-run=server"]);
-    // One topology, six flavors, one cluster queue, two local queues and two classes.
-    assert_eq!(accepted.lines().count(), 12, "{accepted}");
+    // One topology, six flavors, two cluster queues, four local queues and two classes.
+    assert_eq!(accepted.lines().count(), 15, "{accepted}");
 
-    let directory = site.written("kueue", "v1beta2", &[]);
+    let directory = site.written("kueue", "v1beta2", &QUEUE_FLAGS);
     let accepted = site.apply(&directory, &["--dry-run=server"]);
-    assert_eq!(accepted.lines().count(), 12, "{accepted}");
+    assert_eq!(accepted.lines().count(), 15, "{accepted}");
     site.apply(&directory, &[]);
     let first = site.versions(&directory);
     site.apply(&directory, &[]);
@@ -185,15 +199,14 @@ fn p3_kueue_manifests_are_accepted_in_both_versions_and_applied_once() {
             "nvidia-a100-80gb-mig-1g.10gb",
             "nvidia-a100-80gb-mig-1g.10gb-3g.40gb",
             "nvidia-h100-80gb",
-            "nvidia-t4-16gb-time-slicing",
         ]
     );
 
     // Unchanged nodes give the same files, and another node gives others.
-    let flags = ["--output-dir", &directory, "--check"];
+    let flags = [&QUEUE_FLAGS[..], &["--output-dir", &directory, "--check"]].concat();
     let same = site.generate("kueue", &flags);
     assert_eq!((same.status.code(), text(&same.stdout)), (Some(0), String::new()));
-    site.node(("nvidia-h100-80gb", "exclusive"), &json!({GPU: "8"}), json!({}));
+    site.node(H100, &json!({GPU: "8"}), json!({}));
     let check = || site.generate("kueue", &flags);
     // A node without labels is excluded with a note at first, which all files have.
     let differs = format!("{directory}/cluster-queues.yaml differs\n");
@@ -208,7 +221,7 @@ fn p3_kueue_manifests_are_accepted_in_both_versions_and_applied_once() {
 fn p3_quotas_are_accepted_and_give_no_container_a_device_by_default() {
     let api = Api::fresh();
     let site = Site::new(&api);
-    let directory = site.written("quotas", "quotas", &[]);
+    let directory = site.written("quotas", "quotas", &QUEUE_FLAGS);
     let accepted = site.apply(&directory, &["--dry-run=server"]);
     // Two classes, and in each namespace four quotas and a limit range.
     assert_eq!(accepted.lines().count(), 12, "{accepted}");

@@ -211,6 +211,104 @@ fn p3_generated_manifests_match_golden_files() {
     demo.stop();
 }
 
+/// A demo whose machines are EC2 instances.
+async fn cloud_demo() -> SmallDemo {
+    let demo = SmallDemo::start(&["train-h100", "train-h100-mig", "t4", "inf2"]);
+    for (node, instance_type, zone, capacity) in [
+        ("train-h100", "p5.48xlarge", "us-east-1a", "on-demand"),
+        ("train-h100-mig", "p5.48xlarge", "us-east-1a", "on-demand"),
+        ("t4", "g4dn.xlarge", "us-east-1b", "spot"),
+        ("inf2", "inf2.48xlarge", "us-east-1a", "on-demand"),
+    ] {
+        let labels = json!({
+            "node.kubernetes.io/instance-type": instance_type, "topology.kubernetes.io/zone": zone,
+            "karpenter.sh/capacity-type": capacity,
+        });
+        let patch = json!({"metadata": {"labels": labels}}).to_string();
+        let path = format!("/api/v1/nodes/{node}");
+        let labeled = demo.kubernetes.whole("PATCH", &path, &patch).await;
+        assert_eq!(labeled.status, 200, "{}", labeled.body);
+    }
+    demo
+}
+
+#[tokio::test]
+async fn f1_f7_machine_pools_and_access_match_golden_files() {
+    let demo = cloud_demo().await;
+    let sets = "--machine-sets=tests/golden/cli/generate/machine-sets.yaml";
+    let rules = "--file=tests/golden/cli/generate/access-rules.yaml";
+    let targets: [(&str, &[&str]); 3] =
+        [("karpenter", &[]), ("openshift", &[sets]), ("access", &[rules])];
+    for (target, flags) in targets {
+        let generate = || demo.octavo(&[&["generate", target], flags].concat());
+        let output = until("resources of all machines", generate, |output| {
+            let resources: &[&str] = match target {
+                "access" => &["aws.amazon.com/neuron", "mig-3g.40gb", "selected: nvidia.com/gpu"],
+                _ => &["nvidia-h100-80gb-mixed", "time-slicing", "aws-inferentia2-32gb"],
+            };
+            output.status.success()
+                && resources.iter().all(|name| text(output).contains(name))
+                && !String::from_utf8_lossy(&output.stderr).contains("excluded")
+        });
+        golden(
+            &format!("cli/generate/{target}.yaml"),
+            std::str::from_utf8(&output.stdout).unwrap(),
+        );
+    }
+    demo.stop();
+}
+
+#[test]
+fn f1_p5_manifests_without_nodes_match_golden_files() {
+    let repository = ["--repo=https://git.example/fleet.git", "--path=deploy/machines"];
+    let layouts = ["--file=demo/layouts.yaml"];
+    for (target, flags) in [("argocd", &repository[..]), ("gpu-operator", &layouts)] {
+        let mut octavo = Command::new(env!("CARGO_BIN_EXE_octavo"));
+        let output = octavo.args(["generate", target]).args(flags).finish();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let manifests = std::str::from_utf8(&output.stdout).unwrap();
+        golden(&format!("cli/generate/{target}.yaml"), manifests);
+    }
+}
+
+#[tokio::test]
+async fn f2_quotas_of_the_fleet_and_of_additional_instances_are_checked() {
+    let demo = cloud_demo().await;
+    let quota = |code: &str, name: &str, value: f64| json!({"ServiceCode": "ec2", "QuotaCode": code, "QuotaName": name, "Value": value});
+    let limits = json!({"Quotas": [
+        quota("L-417A185B", "Running On-Demand P instances", 384.0),
+        quota("L-1945791B", "Running On-Demand Inf instances", 192.0),
+        quota("L-3819A6DF", "All G and VT Spot Instance Requests", 4.0),
+    ]});
+    let file = tempfile::NamedTempFile::new().unwrap();
+    fs::write(file.path(), limits.to_string()).unwrap();
+    let path = file.path().to_str().unwrap();
+    let check = |more: &[&str]| demo.octavo(&[&["quota-check", "-f", path], more].concat());
+    let fits = until(
+        "all instances",
+        || check(&["--no-headers"]),
+        |output| text(output).lines().count() == 3,
+    );
+    assert_eq!((fits.status.code(), fits.stderr.as_slice()), (Some(0), &b""[..]));
+    let expected = "\
+L-1945791B  Running On-Demand Inf instances      192  192  0  sufficient
+L-3819A6DF  All G and VT Spot Instance Requests  4    4    0  sufficient
+L-417A185B  Running On-Demand P instances        384  384  0  sufficient
+";
+    assert_eq!(text(&fits), expected);
+    let more = check(&["--add=p5.48xlarge=2", "--add-spot=g6.xlarge=1", "--no-headers"]);
+    assert_eq!(more.status.code(), Some(3));
+    let notes = String::from_utf8_lossy(&more.stderr);
+    assert!(notes.contains("--quota-code L-417A185B --desired-value 768`"), "{notes}");
+    assert!(
+        notes.contains("All G and VT Spot Instance Requests: 8 virtual CPUs are needed"),
+        "{notes}"
+    );
+    let unknown = check(&["--add=p5.1xlarge=2"]);
+    assert_eq!(unknown.status.code(), Some(1));
+    demo.stop();
+}
+
 #[tokio::test]
 async fn drain_is_stuck_at_pod_that_its_disruption_budget_protects() {
     let demo_dir = DemoDirectory::new();

@@ -4,19 +4,15 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::tests_support::{Fleet, GPU, add, mixed};
+use crate::tests_support::{Fleet, GPU, add, mixed, objects};
 
 fn generated(fleet: &Fleet, api: KueueApi, namespaces: &[&str]) -> Generated {
     let pools = Pools::new(&fleet.0, &fleet.1).unwrap();
     let namespaces: Vec<String> = namespaces.iter().map(ToString::to_string).collect();
     let priorities = ["high".to_owned(), "low".to_owned()];
-    let options = KueueOptions { api, namespaces: &namespaces, priorities: &priorities };
+    let options =
+        KueueOptions { api, namespaces: &namespaces, priorities: &priorities, preferred: &[] };
     kueue(&pools, &options).unwrap()
-}
-
-fn objects(generated: &Generated, file: &str) -> Vec<Value> {
-    let file = generated.files.iter().find(|one| one.name == file).unwrap();
-    file.manifests.iter().map(|one| serde_json::to_value(one).unwrap()).collect()
 }
 
 #[test]
@@ -49,7 +45,55 @@ fn queue_has_a_quota_for_every_resource_of_every_flavor() {
     assert_eq!(expression["values"], json!(["team-a", "team-b"]));
     let local = objects(&generated, "local-queues.yaml");
     let namespaces: Vec<&Value> = local.iter().map(|one| &one["metadata"]["namespace"]).collect();
-    assert_eq!(namespaces, ["team-a", "team-b"]);
+    assert_eq!(namespaces, ["team-a", "team-a", "team-b", "team-b"]);
+}
+
+fn flavors(queue: &Value) -> Vec<&str> {
+    let flavors = queue["spec"]["resourceGroups"][0]["flavors"].as_array().unwrap().iter();
+    flavors.map(|flavor| flavor["name"].as_str().unwrap()).collect()
+}
+
+#[test]
+fn p4_isolated_workloads_never_get_a_time_slice() {
+    let mut fleet = mixed();
+    let labels = [("nvidia.com/gpu.product", "NVIDIA-A100-SXM4-80GB-SHARED")];
+    let shared = [("nvidia.com/mig-1g.10gb.shared", 14)];
+    add(&mut fleet, ("a100-shared", "nvidia-a100-80gb", "mig"), &labels, &shared);
+    let generated = generated(&fleet, KueueApi::V1Beta2, &["team-a"]);
+    let queues = objects(&generated, "cluster-queues.yaml");
+    let [isolated, shared] = queues.as_slice() else { panic!("{queues:?}") };
+    let names = ["accelerators", "accelerators-shared"];
+    assert_eq!([&isolated["metadata"]["name"], &shared["metadata"]["name"]], names);
+    assert_eq!(
+        flavors(isolated),
+        [
+            "amd-mi300x-192gb-partitioned",
+            "aws-inferentia2-32gb",
+            "nvidia-a100-80gb-mig-1g.10gb",
+            "nvidia-a100-80gb-mig-1g.10gb-3g.40gb",
+            "nvidia-h100-80gb",
+        ]
+    );
+    let sliced = ["nvidia-a100-80gb-mig-1g.10gb-time-slicing", "nvidia-t4-16gb-time-slicing"];
+    assert_eq!(flavors(shared), sliced);
+    let local = objects(&generated, "local-queues.yaml");
+    let targets: Vec<_> = local.iter().map(|one| &one["spec"]["clusterQueue"]).collect();
+    assert_eq!(targets, names);
+}
+
+#[test]
+fn p4_preferred_types_are_tried_first_and_the_next_flavor_before_preemption() {
+    let (rows, cluster) = mixed();
+    let pools = Pools::new(&rows, &cluster).unwrap();
+    let preferred = ["nvidia-h100-80gb".to_owned(), "nvidia-a100-80gb".to_owned()];
+    let api = KueueApi::V1Beta2;
+    let options = KueueOptions { api, namespaces: &[], priorities: &[], preferred: &preferred };
+    let generated = kueue(&pools, &options).unwrap();
+    let queue = &objects(&generated, "cluster-queues.yaml")[0];
+    assert_eq!(flavors(queue)[..2], ["nvidia-h100-80gb", "nvidia-a100-80gb-mig-1g.10gb"]);
+    assert_eq!(flavors(queue)[3], "amd-mi300x-192gb-partitioned");
+    let next = json!({"whenCanBorrow": "TryNextFlavor", "whenCanPreempt": "TryNextFlavor"});
+    assert_eq!(queue["spec"]["flavorFungibility"], next);
 }
 
 #[test]
@@ -117,7 +161,8 @@ fn i12_more_flavors_than_kueue_allows_are_an_error() {
         add(&mut fleet, (&format!("node-{number}"), &kind, "exclusive"), &[], &[(GPU, 1)]);
     }
     let pools = Pools::new(&fleet.0, &fleet.1).unwrap();
-    let options = KueueOptions { api: KueueApi::V1Beta2, namespaces: &[], priorities: &[] };
+    let options =
+        KueueOptions { api: KueueApi::V1Beta2, namespaces: &[], priorities: &[], preferred: &[] };
     let error = kueue(&pools, &options).unwrap_err().to_string();
     assert_eq!(error, "65 flavors exceed Kueue's limit of 64; limit the types with --type");
 }

@@ -110,7 +110,7 @@ fn only_permanent_taints_of_all_nodes_are_tolerated() {
     }
     fleet.1[1].taints.push(taint("team", "a"));
     let pools = pools(&fleet);
-    assert_eq!(pools.all[0].tolerations, [Toleration::for_taint(&taint(GPU, "true"))]);
+    assert_eq!(pools.all[0].taints, [taint(GPU, "true")]);
     let notes: Vec<String> = pools.notes.iter().map(ToString::to_string).collect();
     let control = "node-role.kubernetes.io/control-plane:NoSchedule";
     assert_eq!(
@@ -197,7 +197,7 @@ proptest! {
             let own: BTreeSet<&str> = nodes(pool).into_iter().collect();
             prop_assert_eq!(selected, own);
             prop_assert!(pool.labels.len() <= MAX_LABELS);
-            prop_assert!(pool.tolerations.len() <= MAX_TOLERATIONS);
+            prop_assert!(pool.taints.len() <= MAX_TAINTS);
         }
         let names: BTreeSet<&str> = names(&pools).into_iter().collect();
         prop_assert_eq!(names.len(), pools.all.len());

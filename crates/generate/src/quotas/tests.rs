@@ -4,18 +4,13 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::tests_support::{Fleet, mixed};
+use crate::tests_support::{Fleet, mixed, objects};
 
 fn generated(fleet: &Fleet, namespaces: &[&str]) -> Generated {
     let pools = Pools::new(&fleet.0, &fleet.1).unwrap();
     let namespaces: Vec<String> = namespaces.iter().map(ToString::to_string).collect();
     let priorities = ["high".to_owned(), "low".to_owned()];
     quotas(&pools, &QuotaOptions { namespaces: &namespaces, priorities: &priorities })
-}
-
-fn objects(generated: &Generated, file: &str) -> Vec<Value> {
-    let file = generated.files.iter().find(|one| one.name == file).unwrap();
-    file.manifests.iter().map(|one| serde_json::to_value(one).unwrap()).collect()
 }
 
 #[test]
@@ -85,7 +80,9 @@ proptest! {
         let fleet = mixed();
         let pools = Pools::new(&fleet.0, &fleet.1).unwrap();
         let quotas = objects(&generated(&fleet, &names), "resource-quotas.yaml");
-        for resource in pools.accelerators() {
+        let resources = pools.all.iter().flat_map(|pool| pool.allocatable.accelerators());
+        let resources: BTreeSet<&str> = resources.map(|(name, _)| name).collect();
+        for resource in resources {
             let all = pools.all.iter().map(|pool| pool.allocatable.get(resource)).sum::<u64>();
             let key = format!("requests.{resource}");
             let shares = quotas.iter().filter_map(|quota| quota["spec"]["hard"][&key].as_str());

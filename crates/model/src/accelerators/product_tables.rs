@@ -67,6 +67,8 @@ pub struct CloudOffer {
     /// `None`: no source states it.
     #[serde(serialize_with = "serialize_count")]
     pub count: Option<f64>,
+    /// Number of virtual CPUs. `None`: no source states it.
+    pub vcpus: Option<u32>,
     /// List price of the instance in USD per hour, on demand, at the source's date.
     pub usd_per_hour: Option<f64>,
     /// Region of that price.
