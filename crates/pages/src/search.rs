@@ -1,4 +1,4 @@
-//! Search results: nodes, devices, pods and namespaces.
+//! Search results: nodes, devices, pods, namespaces and policies.
 
 use askama::Template;
 use axum::extract::State;
@@ -8,12 +8,14 @@ use octavo_access::visibility::ReaderVisibility;
 use octavo_fleet::access::Visibility;
 use octavo_model::id::NodeName;
 use octavo_store::fleet::Fleet;
-use octavo_store::search::{DeviceMatch, Matches, PodMatch, Scope, Search, SearchResults};
+use octavo_store::search::{
+    DeviceMatch, MAX_MATCHES, Matches, PodMatch, Scope, Search, SearchResults};
 use tokio::task::yield_now;
 
 use super::address::{encoded, query_parameter};
 use super::badges::{count_noun, printable, starting};
 use super::frame::Frame;
+use super::policies;
 use super::{PageState, html, origin};
 
 #[derive(Template)]
@@ -79,7 +81,10 @@ pub(super) async fn page(
         yield_now().await;
     }
     let found = search.finish();
-    let groups = groups(&found, visibility.nodes);
+    let mut groups = groups(&found, visibility.nodes);
+    if nodes && !text.is_empty() {
+        groups.extend(policy_group(policies::matching(&site.view, text)));
+    }
     let total = groups.iter().map(|group| group.count).sum();
     let has_query = !text.is_empty() || namespace.is_some();
     let page = SearchPage {
@@ -147,6 +152,24 @@ fn group<T>(
         results: matches.items.iter().map(result).collect(),
         rest: matches.rest(),
     }
+}
+
+/// Policies that match; `None` without any.
+fn policy_group(found: Vec<policies::Row>) -> Option<ResultGroup> {
+    let count = found.len();
+    let results = found.into_iter().take(MAX_MATCHES).map(|row| SearchResult {
+        href: Some(row.href),
+        name: row.name,
+        about: format!("{}, {}", row.badge.word, row.words),
+    });
+    let rest = count.saturating_sub(MAX_MATCHES);
+    (count > 0).then(|| ResultGroup {
+        id: "policies",
+        title: "Policies",
+        count,
+        results: results.collect(),
+        rest,
+    })
 }
 
 fn device(found: &DeviceMatch) -> SearchResult {

@@ -14,6 +14,8 @@ mod amount;
 mod change;
 mod conditions;
 pub mod crd;
+pub mod document;
+mod member;
 mod next;
 mod node;
 mod period;
@@ -30,6 +32,7 @@ mod world;
 
 pub use self::amount::{IntOrText, MaxUnavailable};
 pub use self::change::NodePatch;
+pub use self::member::{MemberState, PolicyMember, members};
 pub use self::next::{Decision, Step, next};
 pub use self::node::PolicyNode;
 pub use self::period::Period;

@@ -19,6 +19,7 @@ use octavo_fleet::startup::StartupProgress;
 use octavo_generate::GenerateError;
 use octavo_kube::client::ConnectError;
 use octavo_kube::hardware_profiles::WriteError;
+use octavo_kube::policies::PolicyWriteError;
 use octavo_model::inventory::NvmlState;
 use octavo_model::text::first_names;
 use octavo_planner::layout::ExportError;
@@ -165,6 +166,42 @@ pub(crate) enum CliError {
     /// A profile was not created.
     #[error("cannot create the profile")]
     Profile(#[source] Box<WriteError>),
+    /// The cluster of a policy cannot be reached.
+    #[error("cannot connect to a cluster to change the policy")]
+    ConnectCluster(#[source] ConnectError),
+    /// A policy was not changed.
+    #[error("cannot change the policy")]
+    Policy(#[source] Box<PolicyWriteError>),
+    /// A change needs a confirmation, which standard input cannot give.
+    #[error("the policy was not applied: standard input is no terminal to confirm it")]
+    NotConfirmed,
+    /// A policy does not have a revision to roll back to.
+    #[error("policy {policy} has no {}", match .revision {
+        Some(revision) => format!("revision {revision}"),
+        None => "earlier revision".to_owned(),
+    })]
+    NoRevision {
+        /// The policy.
+        policy: String,
+        /// The requested revision.
+        revision: Option<String>,
+    },
+    /// A rollback would not change anything.
+    #[error("policy {policy} already has revision {revision}")]
+    CurrentRevision {
+        /// The policy.
+        policy: String,
+        /// Its revision.
+        revision: String,
+    },
+    /// The annotation already has the requested revision.
+    #[error("the annotation octavo.dev/rollback-to of policy {policy} already requests revision {revision}")]
+    RollbackRequested {
+        /// The policy.
+        policy: String,
+        /// The requested revision.
+        revision: String,
+    },
     /// Not all nodes have reported since the start of the aggregator.
     #[error("cannot generate from an incomplete fleet: {0}")]
     FleetIncomplete(StartupProgress),
@@ -284,6 +321,17 @@ impl CliError {
                       --dry-run",
             ),
             Self::Profile(error) => profile_advice(error),
+            Self::ConnectCluster(error) => Some(error.advice()),
+            Self::Policy(error) => policy_advice(error),
+            Self::NotConfirmed => Some("review the plan, and repeat the command with --yes"),
+            Self::NoRevision { .. } => Some("`octavo policy history` lists the revisions"),
+            Self::CurrentRevision { .. } => {
+                Some("name another revision of `octavo policy history` with --to")
+            }
+            Self::RollbackRequested { .. } => Some(
+                "it is carried out once: apply the manifest of that revision, or remove the annotation \
+                 and repeat the command",
+            ),
             Self::Rejected(_)
             | Self::Document { .. }
             | Self::Write(_)
@@ -335,6 +383,21 @@ pub(crate) fn explain(error: &CliError) -> String {
 /// Formats an error on one line, without advice.
 pub(super) fn brief(error: &CliError) -> String {
     super::text::printable(&chain(error))
+}
+
+/// Returns advice about a policy that was not changed.
+fn policy_advice(error: &PolicyWriteError) -> Option<&'static str> {
+    match error {
+        PolicyWriteError::NoKind => {
+            Some("install the custom resource definition of the chart, as docs/tasks/policies.md explains")
+        }
+        PolicyWriteError::NotFound(_) => Some("`octavo policy status` lists the policies"),
+        PolicyWriteError::Conflict { .. } => Some(
+            "change the fields with the client that manages them, or take them over with `kubectl \
+             apply --server-side --force-conflicts`",
+        ),
+        PolicyWriteError::Refused { .. } => None,
+    }
 }
 
 /// Returns advice about a profile that was not created.
