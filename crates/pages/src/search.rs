@@ -9,7 +9,8 @@ use octavo_fleet::access::Visibility;
 use octavo_model::id::NodeName;
 use octavo_store::fleet::Fleet;
 use octavo_store::search::{
-    DeviceMatch, MAX_MATCHES, Matches, PodMatch, Scope, Search, SearchResults};
+    DeviceMatch, MAX_MATCHES, Matches, PodMatch, Scope, Search, SearchResults,
+};
 use tokio::task::yield_now;
 
 use super::address::{encoded, query_parameter};

@@ -16,11 +16,13 @@ mod conditions;
 pub mod crd;
 pub mod document;
 mod member;
+pub mod messages;
 mod next;
 mod node;
 mod period;
 mod plan;
 pub mod record;
+mod rollback;
 mod rollout;
 mod spec;
 mod status;
@@ -37,6 +39,7 @@ pub use self::next::{Decision, Step, next};
 pub use self::node::PolicyNode;
 pub use self::period::Period;
 pub use self::plan::{PlannedNode, PolicyPlan, plan};
+pub use self::rollback::{RollbackError, rollback_target};
 pub use self::spec::{Day, NodeSelector, OnFailure, PolicySpec, Rollout, Window};
 pub use self::status::{
     Condition, Content, NodeCounts, NodeFailure, PolicyState, PolicyStatus, Revision, Stop,

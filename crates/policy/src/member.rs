@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 use octavo_model::reported::Reported;
+use octavo_model::tone::Tone;
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 use strum::{Display, EnumIter, IntoStaticStr};
@@ -44,6 +45,18 @@ pub enum MemberState {
     Overridden,
     /// The node has the revision, and its layout is applied.
     Applied,
+}
+
+impl MemberState {
+    /// Severity of the state.
+    pub fn tone(self) -> Tone {
+        match self {
+            Self::Applied => Tone::Good,
+            Self::Updating | Self::Waiting => Tone::Neutral,
+            Self::Blocked | Self::Conflicting | Self::Overridden => Tone::Warning,
+            Self::Failed => Tone::Bad,
+        }
+    }
 }
 
 /// Selected node with its progress.

@@ -23,6 +23,7 @@ use octavo_kube::policies::PolicyWriteError;
 use octavo_model::inventory::NvmlState;
 use octavo_model::text::first_names;
 use octavo_planner::layout::ExportError;
+use octavo_policy::RollbackError;
 use octavo_support_bundle::ContentsError;
 use octavo_toolkit::error::chain;
 use thiserror::Error;
@@ -175,32 +176,13 @@ pub(crate) enum CliError {
     /// A change needs a confirmation, which standard input cannot give.
     #[error("the policy was not applied: standard input is no terminal to confirm it")]
     NotConfirmed,
-    /// A policy does not have a revision to roll back to.
-    #[error("policy {policy} has no {}", match .revision {
-        Some(revision) => format!("revision {revision}"),
-        None => "earlier revision".to_owned(),
-    })]
-    NoRevision {
+    /// A rollback of a policy cannot be requested.
+    #[error("cannot roll back policy {policy}")]
+    Rollback {
         /// The policy.
         policy: String,
-        /// The requested revision.
-        revision: Option<String>,
-    },
-    /// A rollback would not change anything.
-    #[error("policy {policy} already has revision {revision}")]
-    CurrentRevision {
-        /// The policy.
-        policy: String,
-        /// Its revision.
-        revision: String,
-    },
-    /// The annotation already has the requested revision.
-    #[error("the annotation octavo.dev/rollback-to of policy {policy} already requests revision {revision}")]
-    RollbackRequested {
-        /// The policy.
-        policy: String,
-        /// The requested revision.
-        revision: String,
+        /// The cause.
+        source: RollbackError,
     },
     /// Not all nodes have reported since the start of the aggregator.
     #[error("cannot generate from an incomplete fleet: {0}")]
@@ -324,14 +306,11 @@ impl CliError {
             Self::ConnectCluster(error) => Some(error.advice()),
             Self::Policy(error) => policy_advice(error),
             Self::NotConfirmed => Some("review the plan, and repeat the command with --yes"),
-            Self::NoRevision { .. } => Some("`octavo policy history` lists the revisions"),
-            Self::CurrentRevision { .. } => {
-                Some("name another revision of `octavo policy history` with --to")
-            }
-            Self::RollbackRequested { .. } => Some(
-                "it is carried out once: apply the manifest of that revision, or remove the annotation \
-                 and repeat the command",
+            Self::Rollback { source: RollbackError::Requested(_), .. } => Some(
+                "it is carried out once: apply the manifest of that revision, or remove the \
+                 annotation and repeat the command",
             ),
+            Self::Rollback { .. } => Some("`octavo policy history` lists the revisions"),
             Self::Rejected(_)
             | Self::Document { .. }
             | Self::Write(_)
@@ -388,9 +367,9 @@ pub(super) fn brief(error: &CliError) -> String {
 /// Returns advice about a policy that was not changed.
 fn policy_advice(error: &PolicyWriteError) -> Option<&'static str> {
     match error {
-        PolicyWriteError::NoKind => {
-            Some("install the custom resource definition of the chart, as docs/tasks/policies.md explains")
-        }
+        PolicyWriteError::NoKind => Some(
+            "install the custom resource definition of the chart, as docs/tasks/policies.md explains",
+        ),
         PolicyWriteError::NotFound(_) => Some("`octavo policy status` lists the policies"),
         PolicyWriteError::Conflict { .. } => Some(
             "change the fields with the client that manages them, or take them over with `kubectl \

@@ -103,24 +103,10 @@ async fn status(
     let names = list.items.iter().map(|row| row.name.as_str());
     let output = render(printed.format, &list, names, || table::list(&list, printed, colors))?;
     let mut notes: Vec<&str> = list.notice.iter().map(String::as_str).collect();
-    notes.extend(explain_absence(&list));
-    Ok(Report::with_notes(output, &notes, Exit::Done))
-}
-
-/// Reason why a list is empty.
-fn explain_absence(list: &PolicyList) -> Option<&'static str> {
-    match list.source.known() {
-        Some(PolicySource::Disabled) => Some(
-            "policies have no effect: start the aggregator with --follow-cluster and --policies",
-        ),
-        Some(PolicySource::Absent) => {
-            Some("the cluster has no AcceleratorPolicy resource: install the chart's definition")
-        }
-        Some(PolicySource::Starting) => Some("the aggregator has not read the policies yet"),
-        Some(PolicySource::Cluster) | None => {
-            list.items.is_empty().then_some("no policies; `octavo policy apply` creates one")
-        }
+    if list.items.is_empty() {
+        notes.extend(list.source.known().map(PolicySource::explanation));
     }
+    Ok(Report::with_notes(output, &notes, Exit::Done))
 }
 
 async fn history(settings: &PolicyHistorySettings, colors: Colors) -> Result<Report, CliError> {

@@ -86,7 +86,10 @@ async fn p5_new_policy_is_planned_with_its_waves_blockers_and_capacity() {
     assert!(refused.contains("all-1g.10gb") && refused.contains("nvidia-l4-24gb"), "{refused}");
     assert_eq!(plan["waves"], json!([]));
     let infeasible = &plan["infeasible"][0];
-    assert_eq!((&infeasible["types"], &infeasible["nodes"]), (&json!(["nvidia-l4-24gb"]), &json!(2)));
+    assert_eq!(
+        (&infeasible["types"], &infeasible["nodes"]),
+        (&json!(["nvidia-l4-24gb"]), &json!(2))
+    );
 
     let mut only = spec("all-1g.10gb");
     only["nodeSelector"] = json!({"matchLabels": {"pool": "a"}, "matchExpressions": [
@@ -98,7 +101,9 @@ async fn p5_new_policy_is_planned_with_its_waves_blockers_and_capacity() {
     let waves = plan["waves"].as_array().unwrap();
     let names: Vec<Vec<&str>> = waves
         .iter()
-        .map(|wave| wave.as_array().unwrap().iter().map(|node| node["name"].as_str().unwrap()).collect())
+        .map(|wave| {
+            wave.as_array().unwrap().iter().map(|node| node["name"].as_str().unwrap()).collect()
+        })
         .collect();
     // Free nodes first, and the node without a report last.
     assert_eq!(names, [vec!["gpu-1", "gpu-2"], vec!["mixed-1", "elsewhere"]]);
@@ -115,10 +120,12 @@ async fn p5_new_policy_is_planned_with_its_waves_blockers_and_capacity() {
 
 #[tokio::test]
 async fn p5_change_of_a_policy_is_planned_against_the_stored_one() {
-    let aggregator = aggregator(&[policy("a", "all-disabled"), policy("plan", "all-disabled")]).await;
+    let aggregator =
+        aggregator(&[policy("a", "all-disabled"), policy("plan", "all-disabled")]).await;
     let list = aggregator.get("/api/v1/policies").await.json();
     assert_eq!((&list["kind"], &list["source"]), (&json!("PolicyList"), &json!("cluster")));
-    let names: Vec<&Value> = list["items"].as_array().unwrap().iter().map(|row| &row["name"]).collect();
+    let names: Vec<&Value> =
+        list["items"].as_array().unwrap().iter().map(|row| &row["name"]).collect();
     assert_eq!(names, [&json!("a"), &json!("plan")]);
     // Both select the same nodes.
     let plan = aggregator.get("/api/v1/policies/a/plan").await.json();
@@ -135,7 +142,10 @@ async fn p5_change_of_a_policy_is_planned_against_the_stored_one() {
     let plan = aggregator.post(PLAN, &changed).await.json();
     assert_eq!((&plan["exists"], &plan["selected"]), (&json!(true), &json!(0)));
     let missing = aggregator.get("/api/v1/policies/nobody/plan").await;
-    assert_eq!((missing.status, missing.json()["type"].as_str()), (StatusCode::NOT_FOUND, Some("/problems/unknown-policy")));
+    assert_eq!(
+        (missing.status, missing.json()["type"].as_str()),
+        (StatusCode::NOT_FOUND, Some("/problems/unknown-policy"))
+    );
 }
 
 #[tokio::test]
@@ -156,7 +166,10 @@ async fn p5_invalid_policy_is_refused_with_the_path_of_the_field() {
         (with("/spec/rollout", json!([])), "spec.rollout"),
         (with("/spec/nodeSelector", json!({})), "spec.nodeSelector"),
         (with("/spec/nodeLabels", json!({"octavo.dev/x": "1"})), "spec.nodeLabels[octavo.dev/x]"),
-        (with("/spec/rollout/windows", json!([{"start": "25:00", "duration": "1h"}])), "spec.rollout.windows[0].start"),
+        (
+            with("/spec/rollout/windows", json!([{"start": "25:00", "duration": "1h"}])),
+            "spec.rollout.windows[0].start",
+        ),
     ] {
         let answer = aggregator.post(PLAN, &document.to_string()).await;
         let problem = answer.json();

@@ -61,15 +61,16 @@ impl PolicyWriter {
 
     /// Reads a policy.
     pub async fn get(&self, name: &str) -> Result<Policy, PolicyWriteError> {
-        let found = request(self.policies.get_opt(name)).await;
-        let found = found.map_err(|source| failure(name, source))?;
-        found.as_ref().map(object::policy).ok_or_else(|| PolicyWriteError::NotFound(name.to_owned()))
+        self.read(name).await.map(|found| object::policy(&found))
     }
 
     /// Applies the manifest of a policy by server-side apply. Fields of other managers are not taken over.
     pub async fn apply(&self, name: &str, manifest: &Value) -> Result<Outcome, PolicyWriteError> {
-        let before = request(self.policies.get_opt(name)).await;
-        let before = before.map_err(|source| failure(name, source))?;
+        let before = match self.read(name).await {
+            Ok(before) => Some(before),
+            Err(PolicyWriteError::NotFound(_)) => None,
+            Err(error) => return Err(error),
+        };
         let mut params = PatchParams::apply(FIELD_MANAGER);
         params.field_validation = Some(ValidationDirective::Strict);
         let after = self.patch(name, &params, &Patch::Apply(manifest)).await?;
@@ -96,6 +97,11 @@ impl PolicyWriter {
         let annotations = json!({ROLLBACK_ANNOTATION: revision});
         let metadata = json!({"resourceVersion": policy.version, "annotations": annotations});
         self.merge(&policy.name, json!({"metadata": metadata})).await
+    }
+
+    async fn read(&self, name: &str) -> Result<DynamicObject, PolicyWriteError> {
+        let found = request(self.policies.get(name)).await;
+        found.map_err(|source| failure(name, source))
     }
 
     async fn merge(&self, name: &str, patch: Value) -> Result<(), PolicyWriteError> {

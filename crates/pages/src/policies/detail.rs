@@ -5,7 +5,6 @@ use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::Response;
 use octavo_access::visibility::ReaderVisibility;
-use octavo_fleet::cluster::Taint;
 use octavo_model::reported::Reported;
 use octavo_model::text::{first_names, shell_word};
 use octavo_model::tone::Tone;
@@ -204,8 +203,8 @@ fn facts(detail: &PolicyDetail) -> Vec<(&'static str, String)> {
     let all = [
         ("Layout", with(|spec| spec.layout.clone())),
         ("Revision", Some(status.revision.clone()).filter(|revision| !revision.is_empty())),
-        ("Node labels", with(|spec| labels(&Content::of(spec)))),
-        ("Taints", with(|spec| taints(&spec.taints))),
+        ("Node labels", with(|spec| Content::of(spec).labels_text())),
+        ("Taints", with(|spec| Content::of(spec).taints_text())),
         ("Selected by", with(selector)),
         ("Max. unavailable", pace.map(|pace| pace.max_unavailable.to_string())),
         ("Unavailable now", Some(status.nodes.unavailable.to_string())),
@@ -230,17 +229,6 @@ fn selector(spec: &PolicySpec) -> Option<String> {
         format!("{} {:?}{values}", one.key, one.operator)
     }));
     (!all.is_empty()).then(|| all.join(", "))
-}
-
-fn labels(content: &Content) -> Option<String> {
-    let labels = content.node_labels.iter();
-    let labels: Vec<String> = labels.map(|(key, value)| format!("{key}={value}")).collect();
-    (!labels.is_empty()).then(|| labels.join(", "))
-}
-
-fn taints(taints: &[Taint]) -> Option<String> {
-    let taints: Vec<String> = taints.iter().map(ToString::to_string).collect();
-    (!taints.is_empty()).then(|| taints.join(", "))
 }
 
 fn windows(windows: &[Window]) -> Option<String> {
@@ -268,16 +256,12 @@ impl NodeRow {
 }
 
 fn member_badge(state: &Reported<MemberState>) -> StateBadge {
-    let (tone, icon) = match state.known() {
-        Some(MemberState::Applied) => (Tone::Good, None),
-        Some(MemberState::Failed) => (Tone::Bad, None),
-        Some(MemberState::Blocked | MemberState::Conflicting | MemberState::Overridden) => {
-            (Tone::Warning, None)
-        }
-        Some(MemberState::Updating) => (Tone::Neutral, Some("stale")),
-        Some(MemberState::Waiting) | None => (Tone::Neutral, Some("empty")),
+    let tone = state.known().map_or(Tone::Neutral, MemberState::tone);
+    let icon = match state.known() {
+        Some(MemberState::Updating) => "stale",
+        Some(MemberState::Waiting) | None => "empty",
+        Some(_) => tone_icon(tone),
     };
-    let icon = icon.unwrap_or_else(|| tone_icon(tone));
     StateBadge { tone: tone_class(tone), icon, word: printable(&state.to_string()) }
 }
 
@@ -294,18 +278,11 @@ impl WaveRow {
 
 impl RevisionRow {
     fn of(revision: &Revision, current: &str) -> Self {
-        let Content { layout, taints, .. } = &revision.content;
-        let parts = [
-            layout.as_ref().map(|layout| format!("layout {layout}")),
-            labels(&revision.content).map(|labels| format!("labels {labels}")),
-            self::taints(taints).map(|taints| format!("taints {taints}")),
-        ];
-        let parts: Vec<String> = parts.into_iter().flatten().collect();
         Self {
             name: printable(&revision.revision),
             time: format_time(revision.time),
             is_current: revision.revision == current,
-            content: printable(&parts.join("; ")),
+            content: printable(&revision.content.text()),
         }
     }
 }

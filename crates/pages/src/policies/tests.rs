@@ -92,7 +92,8 @@ fn view(known: KnownPolicies) -> FleetView {
         error: None,
         invalid_objects: 0,
     };
-    let (known, cluster) = (watch::Sender::new(Arc::new(known)), watch::Sender::new(Arc::new(watched)));
+    let (known, cluster) =
+        (watch::Sender::new(Arc::new(known)), watch::Sender::new(Arc::new(watched)));
     let policies = PolicyView::new(known.subscribe(), cluster.subscribe());
     view_of(Fleet::default(), Clock::start()).1.with_policies(Some(policies))
 }
@@ -107,7 +108,9 @@ async fn p5_list_shows_progress_and_what_a_policy_waits_for() {
     let view = view(known([policy()]));
     let page = text(get(&view, "/policies").await).await;
     assert!(page.contains("href=\"/policies/inference\">inference</a>"), "{page}");
-    for part in ["RollingOut", "layout serving", "applied on 1 of 3 nodes", "in use by pod team/train"] {
+    for part in
+        ["RollingOut", "layout serving", "applied on 1 of 3 nodes", "in use by pod team/train"]
+    {
         assert!(page.contains(part), "{part}: {page}");
     }
     let overview = text(get(&view, "/search?q=infer").await).await;
@@ -118,7 +121,8 @@ async fn p5_list_shows_progress_and_what_a_policy_waits_for() {
 async fn p5_page_of_a_policy_shows_nodes_blockers_waves_and_commands() {
     let view = view(known([policy()]));
     let page = text(get(&view, "/policies/inference").await).await;
-    let places = ["id=\"node-gpu-1\"", "id=\"node-gpu-2\"", "id=\"node-gpu-0\""].map(|id| page.find(id));
+    let places =
+        ["id=\"node-gpu-1\"", "id=\"node-gpu-2\"", "id=\"node-gpu-0\""].map(|id| page.find(id));
     assert!(places.iter().all(Option::is_some) && places.is_sorted(), "{places:?}: {page}");
     for part in [
         "in use by <code>pod team/train</code>",

@@ -11,7 +11,9 @@ use super::{
 };
 
 /// Overall result of a plan, worst last.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize, ToSchema)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize, ToSchema,
+)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = Outcome)]
 pub enum PlanOutcome {

@@ -43,7 +43,11 @@ fn p5_every_selected_node_has_a_state_with_its_reason() {
             (name(2), MemberState::Blocked, text("pod team/train")),
             (name(6), MemberState::Waiting, None),
             (name(4), MemberState::Conflicting, text("also selected by b")),
-            (name(5), MemberState::Overridden, text("another user or program chose the layout mine")),
+            (
+                name(5),
+                MemberState::Overridden,
+                text("another user or program chose the layout mine")
+            ),
             (name(0), MemberState::Applied, None),
             (name(3), MemberState::Applied, None),
         ]

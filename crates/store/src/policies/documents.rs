@@ -14,9 +14,7 @@ use octavo_policy::document::{
     InfeasibleNodes, PolicyDetail, PolicyList, PolicyManifest, PolicyPlanDocument, PolicyRow,
     PolicySource, RolloutCapacity, RolloutDuration,
 };
-use octavo_policy::{
-    Period, Policy, PolicyNode, PolicyPlan, PolicyStatus, Rollout, members,
-};
+use octavo_policy::{Period, Policy, PolicyNode, PolicyPlan, PolicyStatus, Rollout, members};
 
 use super::{FeasibilityCache, PolicyView, world};
 use crate::clock::Moment;

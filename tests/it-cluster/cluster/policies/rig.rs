@@ -98,11 +98,13 @@ impl Pool {
             let policy: Value = policies.request(request).await.unwrap();
             policy
         };
-        let policy = until_async(&format!("policy {name} is {state}"), read, |policy| {
+        let what = format!("policy {name} is {state}");
+        let is_reached = |policy: &Value| {
+            let generation = &policy["metadata"]["generation"];
             policy["status"]["state"] == state
-                && policy["status"]["observedGeneration"] == policy["metadata"]["generation"]
-        });
-        policy.await["status"].clone()
+                && policy["status"]["observedGeneration"] == *generation
+        };
+        until_async(&what, read, is_reached).await["status"].clone()
     }
 
     pub(super) async fn nodes(&self) -> Vec<Node> {
