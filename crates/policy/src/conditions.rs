@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use crate::node::{PolicyNode, Progress};
 use crate::rollout::{Observation, Obstacle};
 use crate::status::{Condition, NodeCounts, PolicyState, PolicyStatus, StopAction};
-use crate::world::{Policy, Standing, World};
+use crate::world::{Policy, Relation, World};
 
 /// Reason why a spec is not carried out.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -124,8 +124,8 @@ fn counts(policy: &Policy, observed: &Observation<'_>, now: Timestamp) -> NodeCo
         applied: number(updated.iter().filter(|node| is_applied(policy, node)).count()),
         updating: number(status.updating.len()),
         failed: number(status.failures.len()),
-        overridden: number(observed.count(Standing::Overridden)),
-        conflicting: number(observed.count(Standing::Conflicting)),
+        overridden: number(observed.count(Relation::Overridden)),
+        conflicting: number(observed.count(Relation::Conflicting)),
         unavailable: number(observed.unavailable(status).len()),
     }
 }
@@ -164,7 +164,7 @@ fn state(
         return PolicyState::RollingOut;
     }
     let (nodes, occupied) =
-        (status.nodes, observed.map_or(0, |observed| observed.count(Standing::Occupied)));
+        (status.nodes, observed.map_or(0, |observed| observed.count(Relation::Occupied)));
     if summary.obstacle.is_some() || nodes.applied < nodes.updated || occupied > 0 {
         return PolicyState::Waiting;
     }
@@ -224,7 +224,7 @@ fn waits_for(
             let names: Vec<String> = all.map(|node| node.name().to_owned()).collect();
             Some(format!("the layout to be applied on: {}", listed(&names)))
         }
-        _ if observed.count(Standing::Occupied) > 0 => {
+        _ if observed.count(Relation::Occupied) > 0 => {
             Some("another policy to release nodes".to_owned())
         }
         _ => None,
@@ -234,7 +234,7 @@ fn waits_for(
 /// Names of the policies that select the same nodes, with some of the nodes.
 fn rivals(policy: Option<&Policy>, observed: &Observation<'_>, world: &World<'_>) -> String {
     let Some(policy) = policy else { return String::new() };
-    let shared = observed.others.iter().filter(|(_, standing)| *standing == Standing::Conflicting);
+    let shared = observed.others.iter().filter(|(_, relation)| *relation == Relation::Conflicting);
     let nodes: Vec<&PolicyNode<'_>> = shared.map(|(node, _)| *node).collect();
     if nodes.is_empty() {
         return String::new();

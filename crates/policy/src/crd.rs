@@ -155,6 +155,7 @@ fn with_limits(mut spec: Value) -> Value {
         json!({"maxLength": 63}),
     );
     limit(&mut selector["properties"]["matchExpressions"], json!({"maxItems": 16}));
+    selector["properties"]["matchExpressions"]["items"]["required"] = json!(["key", "operator"]);
     let expression = &mut selector["properties"]["matchExpressions"]["items"]["properties"];
     limit(&mut expression["key"], json!({"minLength": 1, "maxLength": 317}));
     limit(&mut expression["values"], json!({"maxItems": 64}));

@@ -86,7 +86,7 @@ pub(crate) fn status(world: &World<'_>, policy: &Policy) -> (PolicyStatus, Optio
     } else {
         after.status.observed_generation = policy.generation;
     }
-    // Standing depends on the target, so it is determined after the target.
+    // Relation depends on the target, so it is determined after the target.
     let observed_policy = after.clone();
     let observed = Observation::new(world, &observed_policy);
     if let Some(observed) = &observed {
@@ -113,7 +113,8 @@ fn refusal(world: &World<'_>, policy: &Policy) -> Option<conditions::Refusal> {
         return Some(conditions::Refusal::Invalid(problems.join("; ")));
     }
     // A rollback away from an infeasible layout continues.
-    let is_stopped = policy.status.stop.is_some() && policy.status.observed_generation == policy.generation;
+    let is_stopped =
+        policy.status.stop.is_some() && policy.status.observed_generation == policy.generation;
     let infeasible = world.infeasible.get(&policy.name).filter(|_| !is_stopped);
     infeasible.map(|message| conditions::Refusal::Infeasible(message.clone()))
 }

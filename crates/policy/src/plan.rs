@@ -7,7 +7,7 @@ use utoipa::ToSchema;
 use crate::node::PolicyNode;
 use crate::rollout::{Observation, retarget};
 use crate::validation;
-use crate::world::{Policy, Standing, World};
+use crate::world::{Policy, Relation, World};
 
 /// Preview of a roll-out.
 #[skip_serializing_none]
@@ -74,8 +74,8 @@ pub fn plan(world: &World<'_>, policy: &Policy) -> PolicyPlan {
     let Some(observed) = Observation::new(world, &target) else {
         return PolicyPlan { refused, ..PolicyPlan::default() };
     };
-    let named = |wanted: Standing| {
-        let all = observed.others.iter().filter(move |(_, standing)| *standing == wanted);
+    let named = |wanted: Relation| {
+        let all = observed.others.iter().filter(move |(_, relation)| *relation == wanted);
         all.map(|(node, _)| node.name().to_owned()).collect()
     };
     let candidates = observed.candidates(&policy, world.now);
@@ -104,7 +104,7 @@ pub fn plan(world: &World<'_>, policy: &Policy) -> PolicyPlan {
         unchanged: observed.managed.len().saturating_sub(candidates.len()),
         waves,
         waiting,
-        overridden: named(Standing::Overridden),
-        conflicting: named(Standing::Conflicting),
+        overridden: named(Relation::Overridden),
+        conflicting: named(Relation::Conflicting),
     }
 }

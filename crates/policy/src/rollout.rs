@@ -8,7 +8,7 @@ use crate::node::{PolicyNode, Progress};
 use crate::spec::{OnFailure, PolicySpec};
 use crate::status::{Content, NodeFailure, PolicyStatus, Revision, Stop, StopAction, StopReason};
 use crate::window;
-use crate::world::{Policy, Standing, World};
+use crate::world::{Policy, Relation, World};
 
 /// Maximum number of nodes of a wave, which bounds the size of the status.
 const MAX_WAVE: usize = 500;
@@ -25,8 +25,8 @@ pub(crate) struct Observation<'a> {
     pub(crate) spec: &'a PolicySpec,
     /// Selected nodes that the policy may change.
     pub(crate) managed: BTreeMap<&'a str, &'a PolicyNode<'a>>,
-    /// Selected nodes with another standing.
-    pub(crate) others: Vec<(&'a PolicyNode<'a>, Standing)>,
+    /// Selected nodes with another relation.
+    pub(crate) others: Vec<(&'a PolicyNode<'a>, Relation)>,
 }
 
 /// Obstacle to the next wave.
@@ -42,17 +42,17 @@ pub(crate) enum Obstacle {
 }
 
 impl<'a> Observation<'a> {
-    /// Sorts the selected nodes by standing; `None` if the spec cannot be read.
+    /// Sorts the selected nodes by relation; `None` if the spec cannot be read.
     pub(crate) fn new(world: &'a World<'a>, policy: &'a Policy) -> Option<Self> {
         let spec = policy.spec.as_ref().ok()?;
         let (mut managed, mut others) = (BTreeMap::new(), Vec::new());
         for node in world.nodes.values().filter(|node| policy.selects(node)) {
-            match world.standing(policy, node) {
-                Standing::Managed => {
+            match world.relation(policy, node) {
+                Relation::Managed => {
                     managed.insert(node.name(), node);
                 }
-                standing @ (Standing::Conflicting | Standing::Overridden | Standing::Occupied) => {
-                    others.push((node, standing));
+                relation @ (Relation::Conflicting | Relation::Overridden | Relation::Occupied) => {
+                    others.push((node, relation));
                 }
             }
         }
@@ -64,9 +64,9 @@ impl<'a> Observation<'a> {
         self.managed.values().copied().chain(self.others.iter().map(|(node, _)| *node))
     }
 
-    /// Number of selected nodes with this standing.
-    pub(crate) fn count(&self, standing: Standing) -> usize {
-        self.others.iter().filter(|(_, one)| *one == standing).count()
+    /// Number of selected nodes with this relation.
+    pub(crate) fn count(&self, relation: Relation) -> usize {
+        self.others.iter().filter(|(_, one)| *one == relation).count()
     }
 
     /// Largest number of unavailable nodes.

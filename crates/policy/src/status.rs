@@ -91,8 +91,6 @@ pub enum PolicyState {
     Stopped,
     /// Another policy selects some of the nodes, and everything else is complete.
     Conflict,
-    /// The policy is being deleted.
-    Deleting,
 }
 
 impl PolicyState {

@@ -50,7 +50,7 @@ pub struct World<'a> {
 
 /// Relation of a policy to a selected node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub(crate) enum Relation {
     /// The policy may change the node.
     Managed,
     /// Another policy selects the node too.
@@ -109,17 +109,17 @@ impl Policy {
 
 impl World<'_> {
     /// Relation of a policy to a node that it selects.
-    pub(crate) fn standing(&self, policy: &Policy, node: &PolicyNode<'_>) -> Standing {
+    pub(crate) fn relation(&self, policy: &Policy, node: &PolicyNode<'_>) -> Relation {
         if self.rivals(policy, node).next().is_some() {
-            return Standing::Conflicting;
+            return Relation::Conflicting;
         }
         match &node.record {
-            Record::Invalid => Standing::Overridden,
-            Record::Valid(record) if record.uid != policy.uid => Standing::Occupied,
+            Record::Invalid => Relation::Overridden,
+            Record::Valid(record) if record.uid != policy.uid => Relation::Occupied,
             Record::Valid(_) | Record::Absent if is_overridden(policy, node) => {
-                Standing::Overridden
+                Relation::Overridden
             }
-            Record::Valid(_) | Record::Absent => Standing::Managed,
+            Record::Valid(_) | Record::Absent => Relation::Managed,
         }
     }
 
@@ -153,7 +153,7 @@ impl World<'_> {
         }
         let is_in_wave = policy.status.updating.iter().any(|name| name == node.name());
         let may_change =
-            is_in_wave && policy.selects(node) && self.standing(policy, node) == Standing::Managed;
+            is_in_wave && policy.selects(node) && self.relation(policy, node) == Relation::Managed;
         may_change.then(|| policy.patch(node, self.now)).flatten()
     }
 }

@@ -10,7 +10,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use octavo_fleet::cluster::{ClusterNode, Readiness};
+use octavo_fleet::cluster::{ClusterNode, ClusterSnapshot, Readiness};
 use octavo_fleet::startup::StartupProgress;
 use octavo_fleet::type_labels::TYPE_LABEL;
 use octavo_kube::cluster::WatchedCluster;
@@ -92,6 +92,16 @@ impl Startup {
     }
 }
 
+/// Returns whether nodes of the cluster are known whose agents have not reported since the start of the aggregator.
+pub fn awaits_agents(view: &FleetView, cluster: &ClusterSnapshot) -> bool {
+    let fleet = view.fleet();
+    let is_missing = |node: &ClusterNode| {
+        let name = node.name.parse::<NodeName>();
+        is_expected(node) && name.is_ok_and(|name| fleet.nodes.get(&name).is_none())
+    };
+    view.startup().is_some() && cluster.nodes.values().any(|node| is_missing(node))
+}
+
 fn is_expected(node: &ClusterNode) -> bool {
     node.readiness == Readiness::Ready && node.label(TYPE_LABEL).is_some()
 }
@@ -127,7 +137,6 @@ async fn changed(cluster: &mut Option<watch::Receiver<Arc<WatchedCluster>>>) {
 
 #[cfg(test)]
 mod tests {
-    use octavo_fleet::cluster::ClusterSnapshot;
     use octavo_model::inventory::Inventory;
     use octavo_stream::protocol::{Parts, Run};
     use tokio::time::{Instant, timeout};

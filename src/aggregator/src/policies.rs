@@ -25,6 +25,7 @@ use octavo_policy::{
     Decision, Policy, PolicyNode, PolicyState, PolicyStatus, Step, next, release_orphan,
 };
 use octavo_store::policies::{FeasibilityCache, PolicyView, world};
+use octavo_store::startup::awaits_agents;
 use octavo_store::view::FleetView;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
@@ -146,8 +147,8 @@ impl<'a> Leader<'a> {
     /// Reads the memory of the predecessor. Returns whether everything that a decision needs is known.
     async fn begin(&mut self) -> bool {
         // Before the agents have reported, the use and the types of their nodes are unknown.
-        let is_known =
-            self.view.startup().is_none() && self.policies.cluster().current_at.is_some();
+        let cluster = self.policies.cluster();
+        let is_known = cluster.current_at.is_some() && !awaits_agents(self.view, &cluster.snapshot);
         if !is_known || self.policies.known().presence.is_none() {
             sleep(MIN_INTERVAL).await;
             return false;

@@ -64,8 +64,13 @@ pub(crate) fn of(rendered: &str) -> BTreeSet<String> {
                 pod(&template["spec"], &mut add);
             }
             "Pod" => pod(&object["spec"], &mut add),
-            // They hold data, and the last two only restrict.
-            "ConfigMap" | "Secret" | "PrometheusRule" | "NetworkPolicy" | "BackendTLSPolicy" => {}
+            // They hold data or define it, and the last two only restrict.
+            "ConfigMap"
+            | "Secret"
+            | "PrometheusRule"
+            | "CustomResourceDefinition"
+            | "NetworkPolicy"
+            | "BackendTLSPolicy" => {}
             // Their backends are tested with the values.
             "Ingress" | "HTTPRoute" | "Route" => {
                 add("access from outside of the cluster".to_owned());

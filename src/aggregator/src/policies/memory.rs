@@ -51,7 +51,10 @@ impl Memory {
         let mut snapshot = ClusterSnapshot { nodes: watched.nodes.clone(), pods: BTreeMap::new() };
         let outdated = &mut self.outdated;
         self.nodes.retain(|name, written| {
-            let Some(reported) = snapshot.nodes.get(name) else { return false };
+            let Some(reported) = snapshot.nodes.get(name) else {
+                outdated.remove(name);
+                return false;
+            };
             let before =
                 outdated.entry(name.clone()).or_insert_with(|| reported.policy_record.clone());
             // Every write changes the record.

@@ -118,7 +118,6 @@ fn denials() -> Vec<(&'static str, ApiRequest, Verdict)> {
             annotations,
         ),
         ("a cordon", node(json!({"spec": {"unschedulable": true}})), spec),
-        ("a provider", node(json!({"spec": {"providerID": "x"}})), spec),
         ("finalizers go", node(json!({"metadata": {"finalizers": null}})), owners),
         ("owners go", node(json!({"metadata": {"ownerReferences": null}})), owners),
         (
