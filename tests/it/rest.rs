@@ -7,6 +7,7 @@ pub(crate) mod fleet;
 mod matching;
 mod matching_profiles;
 mod plans;
+mod policies;
 mod profile_events;
 mod profiles;
 mod reference;

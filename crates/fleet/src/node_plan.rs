@@ -1,10 +1,12 @@
 //! Dry run of a layout on several nodes: the document of the REST API, and its rows.
 
+use std::fmt;
+
 use octavo_model::inventory::Inventory;
 use octavo_model::text::truncate_visibly;
 use octavo_planner::plan::messages::PlanFormatter;
 use octavo_planner::plan::{DevicePlan, DevicePlanResult, Disruption, NodePlan, PlanOutcome};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 use utoipa::ToSchema;
 
@@ -38,7 +40,7 @@ pub struct NodePlanList {
 }
 
 /// Sums over nodes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, ToSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NodePlanTotals {
     /// Number of nodes.
@@ -63,7 +65,7 @@ pub struct NodePlanTotals {
 
 /// Effect of a layout on one node.
 #[skip_serializing_none]
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NodePlanRow {
     /// Name of the Kubernetes Node.
@@ -90,7 +92,7 @@ pub struct NodePlanRow {
 
 /// Obstacle to a layout on a node.
 #[skip_serializing_none]
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NodePlanProblem {
     /// Display name of the device: `GPU 3`; absent for the whole node.
@@ -152,6 +154,15 @@ impl NodePlanRow {
             disruption: Disruption::None,
             problems: Vec::new(),
             warnings: Vec::new(),
+        }
+    }
+}
+
+impl fmt::Display for NodePlanProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.device {
+            Some(device) => write!(f, "{device}: {}", self.message),
+            None => f.write_str(&self.message),
         }
     }
 }

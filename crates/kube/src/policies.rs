@@ -3,6 +3,7 @@
 //! ```text
 //!  API server --> policy_watcher --> KnownPolicies, shared --> aggregator: controller, readers
 //!  controller --> client: status and finalizers of policies, one patch per node, events
+//!  user --> policy_writer: specs and requests for a rollback
 //! ```
 //!
 //! A cluster without the kind is a normal state, which is checked again periodically. Every write names the resource version that it
@@ -11,6 +12,7 @@
 mod client;
 mod object;
 mod policy_watcher;
+mod policy_writer;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,6 +21,7 @@ use octavo_policy::Policy;
 
 pub use self::client::{PolicyClient, PolicyRequestError, PolicyRequests};
 pub use self::policy_watcher::PolicyWatcher;
+pub use self::policy_writer::{PolicyWriteError, PolicyWriter};
 use crate::hardware_profiles::Presence;
 
 /// Policies of a cluster.

@@ -1,4 +1,5 @@
-//! Web pages: the overview, the list of nodes, a node, layouts, availability, teams and profiles, and their components.
+//! Web pages: the overview, the list of nodes, a node, layouts, policies, availability, teams and profiles, and their
+//! components.
 //!
 //! Pages are rendered on the server and work without JavaScript. With it, they update live: the script waits at
 //! `/live`, reloads the page and replaces what differs. Nothing is loaded from other origins, pages contain no inline
@@ -28,6 +29,7 @@ mod nodes_csv;
 mod overview;
 mod pager;
 mod plan;
+mod policies;
 mod profiles;
 mod prometheus;
 mod rollouts;
@@ -62,6 +64,7 @@ use tokio::sync::Semaphore;
 
 use self::address::{parameter_error, query_parameter};
 use self::frame::Frame;
+use self::policies::NodePolicy;
 
 /// Content Security Policy: a page can only load its own files and send requests to its own server.
 const CSP: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
@@ -94,6 +97,8 @@ pub fn router(availability: Counter) -> Router {
         .route("/map", get(map::page))
         .route("/layouts", get(layouts::show))
         .route("/layouts/dry-run", get(layouts::dry_run::show))
+        .route("/policies", get(policies::show))
+        .route("/policies/{name}", get(policies::detail::show))
         .route("/search", get(search::page))
         .route("/availability", get(self::availability))
         .route("/teams", get(teams::show))
@@ -166,6 +171,7 @@ async fn node(
         frame: Frame::new(&site.view),
         layouts: site.view.layouts(),
         history: site.view.history(),
+        policy: NodePolicy::new(&site.view, &node.name),
         prometheus: site.view.prometheus().map(str::to_owned),
         layout: query_parameter(&uri, "layout"),
         origin: origin(&uri, &headers),

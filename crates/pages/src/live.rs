@@ -11,6 +11,7 @@ use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::sse::{Event, Sse};
 use axum::response::{IntoResponse, Response};
+use octavo_store::policies::PolicyView;
 use octavo_store::task_stream::TaskStream;
 use octavo_store::view::FleetView;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
@@ -44,9 +45,16 @@ async fn send_events(
 ) {
     let mut apart = interval(MIN_INTERVAL);
     apart.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut policies = view.policies().cloned();
     loop {
         apart.tick().await;
-        let event = match timeout(HEARTBEAT_INTERVAL, view.changed_or_started()).await {
+        let changed = async {
+            tokio::select! {
+                revision = view.changed_or_started() => revision,
+                () = policies_changed(policies.as_mut()) => Some(0),
+            }
+        };
+        let event = match timeout(HEARTBEAT_INTERVAL, changed).await {
             Ok(Some(revision)) => Event::default().event("change").data(revision.to_string()),
             Ok(None) => break,
             Err(_) => Event::default().event("beat").data(""),
@@ -56,4 +64,12 @@ async fn send_events(
         }
     }
     drop(permit);
+}
+
+/// Waits until a policy changes; never resolves without policies.
+async fn policies_changed(policies: Option<&mut PolicyView>) {
+    match policies {
+        Some(policies) => policies.policies_changed().await,
+        None => std::future::pending().await,
+    }
 }

@@ -23,6 +23,7 @@ use super::health::{Problem, problems};
 use super::history::HistorySection;
 use super::layout::LayoutSection;
 use super::plan::LayoutPreview;
+use super::policies::NodePolicy;
 use super::sharing::{SharingSection, device_usage};
 use super::timeline::Timeline;
 use super::topology::TopologySection;
@@ -42,6 +43,7 @@ pub(super) struct NodePage {
     problems: Option<Vec<Problem>>,
     facts: Vec<Fact>,
     boot_id: String,
+    policy: Option<NodePolicy>,
     timeline: Option<Timeline>,
     layout: Option<LayoutSection>,
     given: Option<SharingSection>,
@@ -69,6 +71,8 @@ pub(super) struct PageParameters {
     pub(super) layouts: LayoutFileSnapshot,
     /// History of all devices.
     pub(super) history: History,
+    /// Policy that changed the node.
+    pub(super) policy: Option<NodePolicy>,
     /// Base URL of Prometheus.
     pub(super) prometheus: Option<String>,
     /// Layout to plan.
@@ -130,6 +134,7 @@ pub(super) fn page(node: &Node, clock: &Clock, reader: PageParameters) -> NodePa
             .map(|inventory| problems(&node.problems(now), inventory)),
         facts: facts(node, inventory),
         boot_id: printable(&node.run.boot_id),
+        policy: reader.policy,
         timeline: Timeline::new(node, clock, now),
         layout: layout.map(LayoutSection::of),
         given: sharing.map(SharingSection::of),

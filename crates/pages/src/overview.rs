@@ -26,6 +26,7 @@ use super::badges::{format_age, millis, starting};
 use super::frame::Frame;
 use super::history::FleetTrend;
 use super::list::{self, EmptyFleet};
+use super::policies;
 use super::rollouts::{Rollouts, nodes_by_layout, rollouts};
 use super::timeline::{RecentChange, recent_changes};
 use super::{PageState, html, origin, redirect};
@@ -58,6 +59,8 @@ pub(super) struct OverviewPage {
     stale: bool,
     pending: PendingPods,
     rollouts: Rollouts,
+    /// Policies that are not complete; empty if nodes are not shown.
+    policies: Vec<policies::Row>,
     origin: String,
 }
 
@@ -113,6 +116,7 @@ pub(super) fn page(
         age_ms: millis(age),
         stale: is_stale,
         pending: demand::pending(availability, counter.has_cluster(), visibility),
+        policies: if visibility.nodes { policies::unfinished(view) } else { Vec::new() },
         rollouts: rollouts(&fleet, &nodes_by_layout(&fleet, now), now),
         origin: origin.to_owned(),
     }

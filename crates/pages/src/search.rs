@@ -1,4 +1,4 @@
-//! Search results: nodes, devices, types, MIG profiles, layouts, hardware profiles, pods and namespaces.
+//! Search results: nodes, devices, types, MIG profiles, layouts, hardware profiles, pods, namespaces and policies.
 
 mod names;
 
@@ -10,12 +10,15 @@ use octavo_access::visibility::ReaderVisibility;
 use octavo_fleet::access::Visibility;
 use octavo_model::id::NodeName;
 use octavo_store::fleet::Fleet;
-use octavo_store::search::{DeviceMatch, Matches, PodMatch, Scope, Search, SearchResults};
+use octavo_store::search::{
+    DeviceMatch, MAX_MATCHES, Matches, PodMatch, Scope, Search, SearchResults,
+};
 use tokio::task::yield_now;
 
 use super::address::{encoded, query_parameter};
 use super::badges::{count_noun, printable, starting};
 use super::frame::Frame;
+use super::policies;
 use super::{PageState, html, origin};
 
 #[derive(Template)]
@@ -87,6 +90,9 @@ pub(super) async fn page(
         let place = groups.iter().position(|group| ["pods", "namespaces"].contains(&group.id));
         let place = place.unwrap_or(groups.len());
         groups.splice(place..place, named(&site, &visibility, &fleet, text).await);
+        if nodes {
+            groups.extend(policy_group(policies::matching(&site.view, text)));
+        }
     }
     let total = groups.iter().map(|group| group.count).sum();
     let has_query = !text.is_empty() || namespace.is_some();
@@ -184,6 +190,24 @@ fn group<T>(
         results: matches.items.iter().map(result).collect(),
         rest: matches.rest(),
     }
+}
+
+/// Policies that match; `None` without any.
+fn policy_group(found: Vec<policies::Row>) -> Option<ResultGroup> {
+    let count = found.len();
+    let results = found.into_iter().take(MAX_MATCHES).map(|row| SearchResult {
+        href: Some(row.href),
+        name: row.name,
+        about: format!("{}, {}", row.badge.word, row.words),
+    });
+    let rest = count.saturating_sub(MAX_MATCHES);
+    (count > 0).then(|| ResultGroup {
+        id: "policies",
+        title: "Policies",
+        count,
+        results: results.collect(),
+        rest,
+    })
 }
 
 fn device(found: &DeviceMatch) -> SearchResult {

@@ -14,11 +14,15 @@ mod amount;
 mod change;
 mod conditions;
 pub mod crd;
+pub mod document;
+mod member;
+pub mod messages;
 mod next;
 mod node;
 mod period;
 mod plan;
 pub mod record;
+mod rollback;
 mod rollout;
 mod spec;
 mod status;
@@ -30,10 +34,12 @@ mod world;
 
 pub use self::amount::{IntOrText, MaxUnavailable};
 pub use self::change::NodePatch;
+pub use self::member::{MemberState, PolicyMember, members};
 pub use self::next::{Decision, Step, next};
 pub use self::node::PolicyNode;
 pub use self::period::Period;
 pub use self::plan::{PlannedNode, PolicyPlan, plan};
+pub use self::rollback::{RollbackError, rollback_target};
 pub use self::spec::{Day, NodeSelector, OnFailure, PolicySpec, Rollout, Window};
 pub use self::status::{
     Condition, Content, NodeCounts, NodeFailure, PolicyState, PolicyStatus, Revision, Stop,

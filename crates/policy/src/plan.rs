@@ -1,6 +1,6 @@
 //! Preview of a roll-out: its waves, if every node applies the layout.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 use utoipa::ToSchema;
 
@@ -11,7 +11,7 @@ use crate::world::{Policy, Relation, World};
 
 /// Preview of a roll-out.
 #[skip_serializing_none]
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PolicyPlan {
     /// Reason why the policy is refused; nothing changes then.
@@ -36,7 +36,7 @@ pub struct PolicyPlan {
 
 /// Node of a wave.
 #[skip_serializing_none]
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PlannedNode {
     /// Name of the node.

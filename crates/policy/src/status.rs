@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use octavo_fleet::cluster::Taint;
 use octavo_model::digest::Digest;
+use octavo_model::tone::Tone;
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 use strum::{Display, EnumIter, IntoStaticStr};
@@ -90,6 +91,18 @@ pub enum PolicyState {
     Stopped,
     /// Another policy selects some of the nodes, and everything else is complete.
     Conflict,
+}
+
+impl PolicyState {
+    /// Severity of the state.
+    pub fn tone(self) -> Tone {
+        match self {
+            Self::Complete => Tone::Good,
+            Self::Unknown | Self::RollingOut | Self::Waiting | Self::Deleting => Tone::Neutral,
+            Self::RollingBack | Self::RolledBack | Self::Paused | Self::Conflict => Tone::Warning,
+            Self::Refused | Self::Stopped => Tone::Bad,
+        }
+    }
 }
 
 /// Numbers of selected nodes.

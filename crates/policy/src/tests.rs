@@ -2,6 +2,7 @@
 //! older state.
 
 mod cluster;
+mod members;
 mod random;
 mod rules;
 mod sweep;

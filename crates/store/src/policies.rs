@@ -6,6 +6,7 @@
 //!  fleet: use, types --+
 //! ```
 
+pub mod documents;
 mod feasibility;
 
 use std::collections::BTreeMap;
@@ -55,6 +56,13 @@ impl PolicyView {
         tokio::select! {
             changed = self.known.changed() => changed.is_ok(),
             changed = self.cluster.changed() => changed.is_ok(),
+        }
+    }
+
+    /// Waits until the policies differ from the last call; never resolves once they are no longer watched.
+    pub async fn policies_changed(&mut self) {
+        if self.known.changed().await.is_err() {
+            std::future::pending::<()>().await;
         }
     }
 

@@ -15,6 +15,7 @@ pub mod metrics;
 mod nodes;
 mod openapi;
 mod plans;
+mod policies;
 mod probes;
 mod problem;
 mod profile_events;
@@ -94,6 +95,10 @@ pub fn router(context: ApiContext) -> Router {
         .routes(routes!(plans::layouts))
         .routes(routes!(plans::plan))
         .routes(routes!(plans::plan_nodes))
+        .routes(routes!(policies::list))
+        .routes(routes!(policies::get))
+        .routes(routes!(policies::plan))
+        .routes(routes!(policies::plan_manifest))
         .routes(routes!(nodes::types))
         .routes(routes!(nodes::cluster_nodes))
         .routes(routes!(matching::find))
@@ -131,6 +136,7 @@ pub fn router(context: ApiContext) -> Router {
         document: serde_json::to_vec(&document).unwrap_or_default().into(),
     };
     router
+        .route("/api/v1/policies/plan", get(policies::get_named_plan))
         .method_not_allowed_fallback(method_not_allowed)
         .route("/api", any(not_found))
         .route("/api/", any(not_found))

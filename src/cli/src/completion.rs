@@ -1,4 +1,4 @@
-//! Candidates for names in shell completion: nodes, types, layouts and profiles.
+//! Candidates for names in shell completion: nodes, types, layouts, policies and profiles.
 //!
 //! A shell waits for the answer while the user types, so an answer that takes longer than [`answer_limit`] is dropped.
 //! Errors are dropped too, because a message would destroy the user's line.
@@ -32,6 +32,7 @@ enum CandidateKind {
     FleetLayout,
     /// A layout of a file, or one that is generated for a recorded machine.
     Layout,
+    Policy,
     Profile,
 }
 
@@ -62,6 +63,7 @@ fn kind(argument: &Arg, command: &str, is_fleet: bool) -> Option<CandidateKind> 
     match (argument.get_id().as_str(), command) {
         _ if value == "TYPE" => Some(CandidateKind::Type),
         _ if value == "NODE" => Some(CandidateKind::Node),
+        _ if value == "POLICY" => Some(CandidateKind::Policy),
         ("name", "node") => Some(CandidateKind::Node),
         ("layout", _) if !is_fleet => Some(CandidateKind::Layout),
         ("layout" | "layouts", _) if argument.get_long() == Some("layout") => {
@@ -93,6 +95,7 @@ fn candidates(
             CandidateKind::Node
             | CandidateKind::Type
             | CandidateKind::FleetLayout
+            | CandidateKind::Policy
             | CandidateKind::Profile => {
                 block_on(fleet_names(kind, &prefix, &words)).and_then(|names| names)
             }
@@ -132,9 +135,10 @@ async fn fleet_names(
             let nodes: NodeList = client.get(&target).await?;
             nodes.items.into_iter().filter_map(|node| node.layout?.name).collect()
         }
-        CandidateKind::Profile => {
-            let profiles: Value = client.get(&RequestPath::new("/api/v1/profiles")).await?;
-            let items = profiles.get("items").and_then(Value::as_array);
+        CandidateKind::Policy | CandidateKind::Profile => {
+            let path = if kind == CandidateKind::Policy { "policies" } else { "profiles" };
+            let all: Value = client.get(&RequestPath::new(&format!("/api/v1/{path}"))).await?;
+            let items = all.get("items").and_then(Value::as_array);
             let names = items.into_iter().flatten().filter_map(|item| item.get("name")?.as_str());
             names.map(str::to_owned).collect()
         }
@@ -182,6 +186,9 @@ mod tests {
         assert_eq!(of(&["plan"]), [CandidateKind::Layout]);
         assert_eq!(of(&["apply"]), [CandidateKind::Layout]);
         assert_eq!(of(&["profiles", "show"]), [CandidateKind::Profile]);
+        for command in ["plan", "status", "pause", "resume", "rollback", "history"] {
+            assert_eq!(of(&["policy", command]), [CandidateKind::Policy], "{command}");
+        }
         assert!(of(&["inspect"]).is_empty());
     }
 

@@ -29,6 +29,7 @@ mod matching;
 mod mig_parted;
 mod output;
 mod plan;
+mod policy;
 mod profiles;
 mod quota_check;
 mod resolved_layout;
@@ -193,6 +194,7 @@ fn run(invocation: &Invocation, open: OpenHardware) -> Result<Report, CliError> 
         Command::Availability(settings) => block_on(fleet::availability(settings, colors))?,
         Command::Node(settings) => block_on(fleet::node(settings, colors))?,
         Command::Profiles(command) => block_on(profiles::run(command, colors, invocation.screen))?,
+        Command::Policy(command) => block_on(policy::run(command, colors, invocation.screen))?,
         Command::Match(settings) => block_on(matching::matching(settings, colors))?,
         Command::Estimate(command) => block_on(estimate::estimate(command, colors))?,
         Command::Slo(settings) => block_on(slo::slo(settings, colors))?,

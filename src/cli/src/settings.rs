@@ -17,6 +17,7 @@ pub mod layouts;
 pub mod matching;
 pub mod mig_parted;
 mod plugin;
+pub mod policy;
 pub mod profiles;
 pub mod quota_check;
 pub mod sharing;
@@ -60,6 +61,7 @@ use self::layouts::{ExportSettings, LayoutRequest, LayoutsCommand, PlanSettings}
 use self::matching::MatchSettings;
 use self::mig_parted::{MigPartedSettings, NvidiaMigPartedArgs};
 use self::plugin::{PLUGIN_NAME, as_plugin};
+use self::policy::PolicyCommand;
 use self::profiles::ProfilesCommand;
 use self::quota_check::QuotaCheckSettings;
 use self::sharing::SharingCommand;
@@ -150,6 +152,9 @@ pub enum Command {
     /// List, check and create hardware profiles
     #[command(subcommand, after_long_help = include_str!("../help/profiles.txt"))]
     Profiles(ProfilesCommand),
+    /// Roll out layouts, labels and taints to nodes
+    #[command(subcommand, after_long_help = include_str!("../help/policy.txt"))]
+    Policy(PolicyCommand),
     /// Find accelerators that meet a pod's requirements
     #[command(after_long_help = include_str!("../help/match.txt"))]
     Match(MatchSettings),
@@ -381,6 +386,7 @@ impl Command {
             | Self::Availability(_)
             | Self::Node(_)
             | Self::Profiles(_)
+            | Self::Policy(_)
             | Self::Match(_)
             | Self::Estimate(_)
             | Self::Slo(_)

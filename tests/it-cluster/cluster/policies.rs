@@ -2,6 +2,7 @@
 
 mod admission;
 mod agents;
+mod commands;
 mod crashes;
 mod rig;
 mod rollout;

@@ -15,6 +15,7 @@ mod map;
 mod names;
 mod node;
 mod overview;
+mod policies;
 mod profiles;
 mod quality;
 mod search;

@@ -42,7 +42,7 @@ use octavo_model::holder::Holder;
 use octavo_model::id::PciAddress;
 use octavo_model::interconnect::InterconnectKind;
 use octavo_model::inventory::{Inventory, MigMode};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_with::{DisplayFromStr, serde_as, skip_serializing_none};
 use utoipa::ToSchema;
 
@@ -374,7 +374,9 @@ pub enum InstanceRef {
 }
 
 /// Disruption of workloads by a change, smallest first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, ToSchema)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize, ToSchema,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum Disruption {
     /// Nothing is affected.

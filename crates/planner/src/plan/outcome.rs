@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use octavo_model::inventory::GpuInstance;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::{
@@ -11,7 +11,9 @@ use super::{
 };
 
 /// Overall result of a plan, worst last.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, ToSchema)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize, ToSchema,
+)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = Outcome)]
 pub enum PlanOutcome {

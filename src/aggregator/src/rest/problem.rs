@@ -24,6 +24,7 @@ pub(super) enum ProblemKind {
     UnknownLayout,
     UnsuitableLayout,
     UnknownProfile,
+    UnknownPolicy,
     AmbiguousProfile,
     UnsuitableNodes,
     NoCluster,
@@ -77,6 +78,7 @@ impl ProblemKind {
             Self::UnknownLayout => (404, "unknown-layout", "Layout not found"),
             Self::UnsuitableLayout => (422, "unsuitable-layout", "Layout does not fit the node"),
             Self::UnknownProfile => (404, "unknown-profile", "Hardware profile not found"),
+            Self::UnknownPolicy => (404, "unknown-policy", "Policy not found"),
             Self::AmbiguousProfile => (400, "ambiguous-profile", "Ambiguous hardware profile name"),
             Self::UnsuitableNodes => {
                 (422, "unsuitable-nodes", "No hardware profile can be created for these nodes")

@@ -1,0 +1,200 @@
+//! Texts about policies: their progress and plans in lines, each with a name.
+
+use octavo_fleet::cluster::Taint;
+use octavo_model::text::{count_noun, first_names, format_age_short};
+use octavo_model::tone::Tone;
+
+use crate::document::{PolicyDetail, PolicyPlanDocument, PolicySource};
+use crate::status::{Content, NodeCounts};
+
+/// Width of a bar in characters.
+const BAR_WIDTH: u32 = 24;
+/// Maximum number of names in a line.
+const MAX_NAMES: usize = 8;
+
+/// Named line of text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fact {
+    /// Name.
+    pub name: &'static str,
+    /// Text.
+    pub text: String,
+    /// Severity.
+    pub tone: Tone,
+}
+
+impl Fact {
+    fn new(name: &'static str, text: impl Into<String>) -> Self {
+        Self { name, text: text.into(), tone: Tone::Neutral }
+    }
+
+    fn with_tone(self, tone: Tone) -> Self {
+        Self { tone, ..self }
+    }
+}
+
+/// Describes the progress of a policy.
+pub fn progress(detail: &PolicyDetail) -> Vec<Fact> {
+    let status = &detail.status;
+    let layout = detail.spec.as_ref().and_then(|spec| spec.layout.clone());
+    let mut facts = vec![
+        Fact::new("Policy", detail.name.as_str()),
+        Fact::new("State", status.state.to_string()).with_tone(status.state.tone()),
+    ];
+    facts.extend(layout.map(|layout| Fact::new("Layout", layout)));
+    if !status.revision.is_empty() {
+        facts.push(Fact::new("Revision", status.revision.as_str()));
+    }
+    facts.push(Fact::new("Nodes", bar(status.nodes)));
+    facts.extend(status.waits_for.iter().map(|what| Fact::new("Waits for", what.as_str())));
+    let refused = status.condition("Accepted").filter(|accepted| accepted.status == "False");
+    let refused = refused.map(|accepted| &accepted.message).or(detail.spec_error.as_ref());
+    let stopped = status.stop.as_ref().map(|stop| &stop.message);
+    for (name, why) in [("Refused", refused), ("Stopped", stopped)] {
+        facts.extend(why.map(|why| Fact::new(name, why.as_str()).with_tone(Tone::Bad)));
+    }
+    facts
+}
+
+/// Formats a bar with the counts: `[######......] 6 of 12 applied, 2 updating`.
+fn bar(nodes: NodeCounts) -> String {
+    let filled = nodes.applied.saturating_mul(BAR_WIDTH).checked_div(nodes.selected);
+    let filled = filled.unwrap_or_default().min(BAR_WIDTH);
+    let drawn = |text: &str, width: u32| text.repeat(usize::try_from(width).unwrap_or_default());
+    let others = [
+        (nodes.updating, "updating"),
+        (nodes.failed, "failed"),
+        (nodes.overridden, "overridden"),
+        (nodes.conflicting, "conflicting"),
+        (nodes.unavailable, "unavailable"),
+    ];
+    let others = others.iter().filter(|(count, _)| *count > 0);
+    let others: String = others.map(|(count, word)| format!(", {count} {word}")).collect();
+    format!(
+        "[{}{}] {} of {} applied{others}",
+        drawn("#", filled),
+        drawn(".", BAR_WIDTH.saturating_sub(filled)),
+        nodes.applied,
+        nodes.selected
+    )
+}
+
+/// Describes the effect of a plan in numbers.
+pub fn plan(plan: &PolicyPlanDocument) -> Vec<Fact> {
+    let (rollout, capacity) = (&plan.rollout, &plan.capacity);
+    let new = if plan.exists { "" } else { " (new)" };
+    let mut facts = vec![Fact::new("Policy", format!("{}{new}", plan.name))];
+    facts.extend(plan.layout.iter().map(|layout| Fact::new("Layout", layout.as_str())));
+    let refused = rollout.refused.iter();
+    facts.extend(refused.map(|why| Fact::new("Refused", why.as_str()).with_tone(Tone::Bad)));
+    facts.extend(plan.infeasible.iter().map(|one| {
+        let nodes = count_noun(one.nodes, "node", "nodes");
+        let text = format!("{} ({nodes}): {}", one.types.join(", "), one.reason);
+        Fact::new("Infeasible", text).with_tone(Tone::Bad)
+    }));
+    let selected = count_noun(rollout.selected, "node", "nodes");
+    facts.push(Fact::new("Nodes", format!("{selected} selected, {} unchanged", rollout.unchanged)));
+    for (name, nodes) in [
+        ("Overridden", &rollout.overridden),
+        ("Conflicting", &rollout.conflicting),
+        ("Unavailable", &rollout.unavailable),
+    ] {
+        if !nodes.is_empty() {
+            facts.push(Fact::new(name, first_names(nodes, MAX_NAMES)).with_tone(Tone::Warning));
+        }
+    }
+    let changing: usize = rollout.waves.iter().map(Vec::len).sum();
+    if changing > 0 {
+        let waves = count_noun(rollout.waves.len(), "wave", "waves");
+        let (nodes, most) = (count_noun(changing, "node", "nodes"), rollout.max_unavailable);
+        facts
+            .push(Fact::new("Roll-out", format!("{nodes} in {waves}, at most {most} unavailable")));
+        let text = format!(
+            "at least {} of {} nodes and {} of {} devices available",
+            capacity.min_nodes, capacity.nodes, capacity.min_devices, capacity.devices
+        );
+        facts.push(Fact::new("Capacity", text));
+    }
+    facts.extend(changes(plan).map(|text| Fact::new("Changes", text)));
+    facts.extend(plan.duration.filter(|_| changing > 0).map(|duration| {
+        let [least, most] = [duration.min_seconds, duration.max_seconds]
+            .map(|seconds| format_age_short(std::time::Duration::from_secs(seconds)));
+        Fact::new("Duration", format!("{least} to {most}, and the time outside of windows"))
+    }));
+    facts
+}
+
+/// Sums of the effect on the listed nodes; `None` without any.
+fn changes(plan: &PolicyPlanDocument) -> Option<String> {
+    let totals = &plan.totals;
+    let others = [
+        (totals.blocked, "blocked"),
+        (totals.unplanned, "without a plan"),
+        (plan.more_nodes, "not planned"),
+    ];
+    let others = others.into_iter().filter(|(count, _)| *count > 0);
+    let others =
+        others.map(|(count, words)| format!("; {} {words}", count_noun(count, "node", "nodes")));
+    let devices = count_noun(totals.changed_devices, "device", "devices");
+    let instances = count_noun(totals.destroyed, "instance", "instances");
+    let created = totals.created;
+    (totals.nodes > 0).then(|| {
+        format!("{devices}: {instances} destroyed, {created} created{}", others.collect::<String>())
+    })
+}
+
+impl PolicySource {
+    /// Reason why no policies are listed, and the remedy.
+    pub fn explanation(self) -> &'static str {
+        match self {
+            Self::Disabled => {
+                "policies have no effect: start the aggregator with --follow-cluster and --policies"
+            }
+            Self::Absent => {
+                "the cluster has no AcceleratorPolicy resource: install the chart's definition"
+            }
+            Self::Starting => "the aggregator has not read the policies yet",
+            Self::Cluster => "no policies; `octavo policy apply` creates one",
+        }
+    }
+}
+
+impl Content {
+    /// The labels: `a=b, c=d`; `None` without any.
+    pub fn labels_text(&self) -> Option<String> {
+        let labels = self.node_labels.iter().map(|(key, value)| format!("{key}={value}"));
+        joined(labels)
+    }
+
+    /// The taints: `a=b:NoSchedule`; `None` without any.
+    pub fn taints_text(&self) -> Option<String> {
+        joined(self.taints.iter().map(Taint::to_string))
+    }
+
+    /// All parts: `layout serving; labels a=b`.
+    pub fn text(&self) -> String {
+        let parts = [
+            self.layout.as_ref().map(|layout| format!("layout {layout}")),
+            self.labels_text().map(|labels| format!("labels {labels}")),
+            self.taints_text().map(|taints| format!("taints {taints}")),
+        ];
+        parts.into_iter().flatten().collect::<Vec<_>>().join("; ")
+    }
+}
+
+fn joined(texts: impl Iterator<Item = String>) -> Option<String> {
+    let texts: Vec<String> = texts.collect();
+    (!texts.is_empty()).then(|| texts.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn p5_bar_shows_the_applied_share_and_the_other_counts() {
+        let nodes = NodeCounts { selected: 12, applied: 6, updating: 2, ..NodeCounts::default() };
+        assert_eq!(bar(nodes), "[############............] 6 of 12 applied, 2 updating");
+        assert_eq!(bar(NodeCounts::default()), "[........................] 0 of 0 applied");
+    }
+}

@@ -1,0 +1,122 @@
+//! `octavo policy`: previews, progress and changes of accelerator policies.
+//!
+//! ```text
+//! change.rs  apply, pause, resume and rollback, with the user's own credentials
+//! table.rs   policies, nodes and revisions as tables
+//! watch.rs   progress as it changes
+//! ```
+
+mod change;
+mod table;
+mod watch;
+
+use octavo_client::{Client, RequestPath, segment};
+use octavo_policy::document::{PolicyDetail, PolicyList, PolicyPlanDocument, PolicySource};
+use serde_json::Value;
+
+use super::output::render;
+use super::{CliError, Exit, Report, input};
+use crate::settings::fleet::OutputOptions;
+use crate::settings::policy::{
+    PolicyCommand, PolicyHistorySettings, PolicyPlanSettings, PolicyStatusSettings,
+};
+use crate::settings::{Colors, Input, OutputMode};
+
+const PATH: &str = "/api/v1/policies";
+
+/// Runs `octavo policy`.
+pub(super) async fn run(
+    command: &PolicyCommand,
+    colors: Colors,
+    screen: OutputMode,
+) -> Result<Report, CliError> {
+    match command {
+        PolicyCommand::Plan(settings) => plan(settings, colors).await,
+        PolicyCommand::Apply(settings) => change::apply(settings, colors).await,
+        PolicyCommand::Status(settings) if settings.watch => {
+            watch::watch(settings, colors, screen).await
+        }
+        PolicyCommand::Status(settings) => {
+            let client = Client::connect(&settings.server).await?;
+            status(&client, settings, colors).await
+        }
+        PolicyCommand::Pause(target) => change::set_paused(target, true).await,
+        PolicyCommand::Resume(target) => change::set_paused(target, false).await,
+        PolicyCommand::Rollback(settings) => change::rollback(settings).await,
+        PolicyCommand::History(settings) => history(settings, colors).await,
+    }
+}
+
+async fn plan(settings: &PolicyPlanSettings, colors: Colors) -> Result<Report, CliError> {
+    let client = Client::connect(&settings.server).await?;
+    let plan: PolicyPlanDocument = match (&settings.policy.file, &settings.policy.name) {
+        (Some(file), _) => plan_of(&client, &manifest(file)?).await?,
+        (None, name) => {
+            let path = format!("{}/plan", path_of(name.as_deref().unwrap_or_default()));
+            client.get(&RequestPath::new(&path)).await?
+        }
+    };
+    let text = || table::plan(&plan, settings.output, colors);
+    let output = render(settings.output.format, &plan, [plan.name.as_str()], text)?;
+    Ok(Report::with_notes(output, plan.notice.as_slice(), exit(&plan)))
+}
+
+/// Requests the plan of a manifest.
+async fn plan_of(client: &Client, manifest: &Value) -> Result<PolicyPlanDocument, CliError> {
+    Ok(client.post(&RequestPath::new("/api/v1/policies/plan"), manifest).await?)
+}
+
+/// Reads a manifest in YAML or JSON.
+fn manifest(file: &Input) -> Result<Value, CliError> {
+    let text = input::text(file, "a policy")?;
+    serde_saphyr::from_str(&text)
+        .map_err(|error| CliError::document("policy", input::place(file), error))
+}
+
+fn path_of(name: &str) -> String {
+    format!("{PATH}/{}", segment(name))
+}
+
+fn exit(plan: &PolicyPlanDocument) -> Exit {
+    let rollout = &plan.rollout;
+    match (&rollout.refused, rollout.waves.is_empty(), rollout.waiting.is_empty()) {
+        (Some(_), ..) => Exit::Infeasible,
+        (None, true, true) => Exit::Done,
+        (None, true, false) => Exit::Blocked,
+        (None, false, _) => Exit::Changes,
+    }
+}
+
+async fn status(
+    client: &Client,
+    settings: &PolicyStatusSettings,
+    colors: Colors,
+) -> Result<Report, CliError> {
+    let printed = settings.output;
+    if let Some(name) = &settings.name {
+        let detail: PolicyDetail = client.get(&RequestPath::new(&path_of(name))).await?;
+        let text = || table::detail(&detail, printed, colors);
+        let output = render(printed.format, &detail, [detail.name.as_str()], text)?;
+        return Ok(Report::with_notes(output, detail.notice.as_slice(), Exit::Done));
+    }
+    let list: PolicyList = client.get(&RequestPath::new(PATH)).await?;
+    let names = list.items.iter().map(|row| row.name.as_str());
+    let output = render(printed.format, &list, names, || table::list(&list, printed, colors))?;
+    let mut notes: Vec<&str> = list.notice.iter().map(String::as_str).collect();
+    if list.items.is_empty() {
+        notes.extend(list.source.known().map(PolicySource::explanation));
+    }
+    Ok(Report::with_notes(output, &notes, Exit::Done))
+}
+
+async fn history(settings: &PolicyHistorySettings, colors: Colors) -> Result<Report, CliError> {
+    let client = Client::connect(&settings.target.server).await?;
+    let path = path_of(&settings.target.name);
+    let detail: PolicyDetail = client.get(&RequestPath::new(&path)).await?;
+    let printed: OutputOptions = settings.output;
+    let revisions = &detail.status.revisions;
+    let names = revisions.iter().map(|one| one.revision.as_str());
+    let text = || table::history(&detail.status, printed, colors);
+    let output = render(printed.format, revisions, names, text)?;
+    Ok(Report::with_notes(output, detail.notice.as_slice(), Exit::Done))
+}
