@@ -5,6 +5,7 @@ mod chart;
 mod cleanup;
 mod documents;
 mod network;
+mod policies;
 mod pools;
 mod values_page;
 mod wrong;

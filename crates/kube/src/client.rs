@@ -207,6 +207,8 @@ fn check_context(file: &Kubeconfig, wanted: Option<&str>) -> Result<(), ConnectE
 
 /// Rate limit of an agent: number of requests per interval.
 const AGENT_RATE_LIMIT: (u64, Duration) = (20, Duration::from_secs(4));
+/// Rate limit of the controller of policies: a change of a node needs two requests.
+const POLICY_RATE_LIMIT: (u64, Duration) = (50, Duration::from_secs(1));
 /// Read timeout. A watch is silent until an event occurs, and the server ends it before this time.
 const READ_TIMEOUT: Duration = Duration::from_mins(5);
 
@@ -221,9 +223,21 @@ pub async fn connect(kubeconfig: Option<&Path>, program: Program) -> Result<Clie
 /// Creates a client with an agent's rate limit, which also bounds the requests to a server that ends every response
 /// immediately.
 pub async fn connect_agent(kubeconfig: Option<&Path>) -> Result<Client, ConnectError> {
-    let (count, time) = AGENT_RATE_LIMIT;
+    connect_limited(kubeconfig, Program::Agent, AGENT_RATE_LIMIT).await
+}
+
+/// Creates a client with the rate limit of the controller of policies.
+pub async fn connect_policies(kubeconfig: Option<&Path>) -> Result<Client, ConnectError> {
+    connect_limited(kubeconfig, Program::Aggregator, POLICY_RATE_LIMIT).await
+}
+
+async fn connect_limited(
+    kubeconfig: Option<&Path>,
+    program: Program,
+    (count, time): (u64, Duration),
+) -> Result<Client, ConnectError> {
     let limit = RateLimitLayer::new(count, time);
-    let config = config(kubeconfig, Program::Agent).await?;
+    let config = config(kubeconfig, program).await?;
     let builder = ClientBuilder::try_from(config).map_err(unusable)?;
     Ok(builder.with_layer(&limit).build())
 }

@@ -15,6 +15,7 @@ mod snapshot_publisher;
 
 use std::sync::Arc;
 
+use hyper::Request;
 use kube::Client;
 use octavo_fleet::cluster::{ClusterNode, ClusterPod, ClusterSnapshot};
 use tokio::sync::{mpsc, watch};
@@ -85,6 +86,16 @@ impl ClusterWatcher {
         let publisher = SnapshotPublisher::new(self.watched);
         tokio::join!(nodes.run(), pods.run(), publisher.run(node_updates, pod_updates));
     }
+}
+
+/// Sends a request whose response is a node. Returns the relevant fields and the resource version.
+pub(crate) async fn read_node(
+    client: &Client,
+    request: Request<Vec<u8>>,
+) -> kube::Result<(ClusterNode, String)> {
+    let node: object::Node = client.request(request).await?;
+    let version = node.metadata.resource_version.clone().unwrap_or_default();
+    Ok((extract::node(node).object, version))
 }
 
 impl WatchedKind for object::Node {

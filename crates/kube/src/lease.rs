@@ -17,7 +17,7 @@ use octavo_toolkit::desired::send_if_changed;
 use octavo_toolkit::random::random;
 use serde_json::json;
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, sleep_until};
 use tracing::{debug, info, warn};
 
 use super::client::{RequestError, request_within};
@@ -62,6 +62,18 @@ impl LeadershipHandle {
     /// Waits for a change of the state. Returns `false` after the task has ended.
     pub async fn changed(&mut self) -> bool {
         self.until.changed().await.is_ok()
+    }
+
+    /// Waits until the Lease is lost; it may be renewed in the meantime.
+    pub async fn lost(&mut self) {
+        while let Some(until) = self.until() {
+            tokio::select! {
+                () = sleep_until(until) => {}
+                is_there = self.changed() => if !is_there {
+                    return;
+                }
+            }
+        }
     }
 }
 

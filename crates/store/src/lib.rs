@@ -19,6 +19,7 @@ pub mod offers;
 mod page_token;
 pub mod peer;
 pub mod persistent_map;
+pub mod policies;
 pub mod profiles;
 pub mod query;
 pub mod search;

@@ -18,6 +18,7 @@ use super::cluster_nodes::ClusterNodes;
 use super::estimate_engine::EstimateEngine;
 use super::fleet::{Fleet, TypeTotals};
 use super::history::SharedHistory;
+use super::policies::PolicyView;
 use super::profiles::Profiles;
 
 /// The current fleet and its changes. Cheap to clone; holding one delays no other task.
@@ -33,6 +34,7 @@ pub struct FleetView {
     history: SharedHistory,
     types: Arc<Mutex<Option<CachedTypes>>>,
     cluster: Option<ClusterNodes>,
+    policies: Option<PolicyView>,
     cluster_name: Option<Arc<str>>,
     prometheus: Option<Arc<str>>,
     /// Permits of [`FleetView::plan`].
@@ -68,6 +70,7 @@ impl FleetView {
             history: SharedHistory::default(),
             types: Arc::default(),
             cluster: None,
+            policies: None,
             cluster_name: None,
             prometheus: None,
             planning: Arc::new(Semaphore::new(MAX_PLANNING_JOBS)),
@@ -109,6 +112,17 @@ impl FleetView {
     pub fn with_site(self, cluster_name: Option<String>, prometheus: Option<String>) -> Self {
         let (cluster_name, prometheus) = (cluster_name.map(Arc::from), prometheus.map(Arc::from));
         Self { cluster_name, prometheus, ..self }
+    }
+
+    /// Adds the policies of the cluster.
+    #[must_use]
+    pub fn with_policies(self, policies: Option<PolicyView>) -> Self {
+        Self { policies, ..self }
+    }
+
+    /// The policies of the cluster; `None` if they are not watched.
+    pub fn policies(&self) -> Option<&PolicyView> {
+        self.policies.as_ref()
     }
 
     /// Name of the cluster, if it is configured.

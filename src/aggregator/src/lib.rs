@@ -12,6 +12,7 @@ pub mod auth;
 pub mod ingest;
 pub mod plugin_configs;
 pub mod pod_types;
+pub mod policies;
 pub mod rest;
 pub mod run;
 pub mod serve;

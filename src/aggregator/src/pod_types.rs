@@ -21,7 +21,7 @@ use octavo_store::view::FleetView;
 use octavo_stream::protocol::PartKey;
 use octavo_stream::status;
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep};
 use tracing::{debug, info, warn};
 
 use crate::settings::WorkloadSettings;
@@ -71,7 +71,7 @@ impl PodTypeWriter {
                     let mut leader = LeaderState::new(&pods, &view);
                     tokio::select! {
                         biased;
-                        () = lease_lost(&mut lead) => {}
+                        () = lead.lost() => {}
                         () = leader.run() => {}
                     }
                 } else if !lead.changed().await {
@@ -81,18 +81,6 @@ impl PodTypeWriter {
         };
         // The holder announces the end of all writing before it releases the Lease.
         tokio::join!(holder.run(stop), write);
-    }
-}
-
-/// Waits until the Lease is lost; it may be renewed in the meantime.
-async fn lease_lost(lead: &mut LeadershipHandle) {
-    while let Some(until) = lead.until() {
-        tokio::select! {
-            () = sleep_until(until) => {}
-            is_there = lead.changed() => if !is_there {
-                return;
-            }
-        }
     }
 }
 

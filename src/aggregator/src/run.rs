@@ -45,6 +45,7 @@ use self::threads::Threads;
 use super::access::guarded;
 use super::auth::Gate;
 use super::ingest::{IngestService, PeerTimeouts};
+use super::policies;
 use super::rest;
 use super::serve::{Limits, Protocol, Server};
 use super::settings::{AggregatorSettings, ServingSettings};
@@ -76,6 +77,9 @@ fn router(
     rest::availability::register(&mut registry, availability.clone());
     if let Some(watched) = cluster.snapshots() {
         rest::metrics::cluster::register(&mut registry, watched);
+    }
+    if let Some((policies, requests)) = cluster.policies() {
+        policies::register(&mut registry, policies, requests);
     }
     let pages = pages::router(availability.clone());
     let context = rest::ApiContext {

@@ -55,6 +55,10 @@ Examples:
   octavo-aggregator --tls-cert tls.crt --tls-key tls.key \\
     --http-auth token-review --follow-cluster --create-profiles
 
+  # Roll out accelerator policies
+  octavo-aggregator --tls-cert tls.crt --tls-key tls.key \\
+    --http-auth token-review --follow-cluster --policies
+
   # Annotate pods with the types of their accelerators
   octavo-aggregator --tls-cert tls.crt --tls-key tls.key \\
     --agent-auth token-review --http-auth token-review --annotate-pods
@@ -216,7 +220,7 @@ impl AggregatorSettings {
         let has_auth = settings.http_auth.sources().is_some();
         settings.cluster.check(has_auth, serving)?;
         settings.agent_auth.check(serving)?;
-        settings.workload.identify()?;
+        settings.workload.identify(settings.cluster.policies)?;
         Ok(settings)
     }
 }
@@ -361,6 +365,18 @@ mod tests {
             let text = with(arguments).unwrap_err().to_string();
             assert!(text.contains(expected), "{text}");
         }
+    }
+
+    #[test]
+    fn policies_are_opt_in_and_need_the_cluster() {
+        let with = |arguments: &[&str]| {
+            settings(&[&["--plaintext", "--http-auth=none"], arguments].concat())
+        };
+        assert!(!with(&["--follow-cluster"]).unwrap().cluster.policies);
+        let enabled = with(&["--follow-cluster", "--policies"]).unwrap();
+        assert!(enabled.cluster.policies && !enabled.workload.holder_prefix.is_empty());
+        let text = with(&["--policies"]).unwrap_err().to_string();
+        assert!(text.contains("needs --follow-cluster"), "{text}");
     }
 
     #[test]

@@ -19,6 +19,7 @@ mod objects;
 mod permissions;
 mod plugin;
 mod pod_types;
+mod policies;
 mod prepared_claims;
 mod profiles;
 mod readers;

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_with::{DefaultOnNull, serde_as};
+use utoipa::ToSchema;
 
 /// Required labels and values of a node: a pod's `nodeSelector`.
 pub type Selector = BTreeMap<String, String>;
@@ -36,7 +37,9 @@ pub struct Term {
 
 /// Requirement on one label or field.
 #[serde_as]
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default, Deserialize)]
+#[derive(
+    Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize, ToSchema,
+)]
 #[serde(default)]
 pub struct Requirement {
     /// Label key or field name.
@@ -44,12 +47,16 @@ pub struct Requirement {
     /// Comparison operator.
     pub operator: Operator,
     /// Operands.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     #[serde_as(as = "DefaultOnNull")]
+    #[schema(value_type = Vec<String>)]
     pub values: Vec<String>,
 }
 
 /// Comparison operator. Source: Kubernetes, `NodeSelectorOperator`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize, ToSchema,
+)]
 pub enum Operator {
     /// The value is one of the operands.
     In,
@@ -89,7 +96,8 @@ impl Term {
 }
 
 impl Requirement {
-    fn is_met(&self, value: Option<&str>) -> bool {
+    /// Returns `true` if this value of the label or field meets the requirement.
+    pub fn is_met(&self, value: Option<&str>) -> bool {
         let is_listed = || value.is_some_and(|value| self.values.iter().any(|one| one == value));
         let compared = || {
             let [bound] = self.values.as_slice() else {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use octavo_model::reason::Reason;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -69,6 +70,23 @@ pub struct ClusterNode {
     /// Part of the capacity that pods may be allocated.
     #[schema(value_type = BTreeMap<String, String>)]
     pub allocatable: Amounts,
+    /// Layout status that the agent wrote to the Node; `None` without an agent that writes to it.
+    #[serde(skip)]
+    pub layout_report: Option<LayoutReport>,
+    /// Annotation `octavo.dev/policy`: the record of the policy that changed the node.
+    #[serde(skip)]
+    pub policy_record: Option<String>,
+}
+
+/// Layout status in the annotation `octavo.dev/status` of a Node.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct LayoutReport {
+    /// Name of the chosen layout.
+    pub layout: Option<String>,
+    /// State of the layout; `None` if it is absent or unknown.
+    pub state: Option<Reason>,
+    /// Explanation of the state, of bounded length.
+    pub message: String,
 }
 
 /// Condition `Ready` of a node.

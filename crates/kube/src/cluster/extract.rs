@@ -4,8 +4,8 @@
 //! fields still uses its resources.
 
 use octavo_fleet::cluster::{
-    Affinity, ClusterNode, ClusterPod, Phase, PodKey, PodRequirements, Readiness, Taint,
-    TaintOperator, Toleration,
+    Affinity, ClusterNode, ClusterPod, LayoutReport, Phase, PodKey, PodRequirements, Readiness,
+    Taint, TaintOperator, Toleration,
 };
 
 use super::object;
@@ -22,6 +22,10 @@ pub(super) struct Extracted<T> {
 /// Maximum number of labels, and of taints, stored per node. The API server only limits the object's size, to 1.5 MiB;
 /// no node has nearly as many.
 const MAX_NODE_ENTRIES: usize = 2048;
+/// Maximum length of a policy's record. The controller writes at most 32 labels and 16 taints.
+const MAX_RECORD_BYTES: usize = 64 << 10;
+/// Maximum length of the explanation of a layout's state, in characters.
+const MAX_REPORT_CHARS: usize = 300;
 /// Limit of selector terms, tolerations and values of a pod. Any user may create pods of any size; a pod with more than
 /// this is stored as one that fits nowhere.
 const MAX_SELECTION_SIZE: usize = 1024;
@@ -34,6 +38,7 @@ pub(super) fn node(node: object::Node) -> Extracted<ClusterNode> {
     let labels = node.metadata.labels.unwrap_or_default();
     let too_many = labels.len().max(taints.len()) > MAX_NODE_ENTRIES;
     let (taints, has_invalid_taints) = parse_all(taints.into_iter().take(MAX_NODE_ENTRIES), taint);
+    let annotations = node.metadata.annotations.unwrap_or_default();
     let object = ClusterNode {
         name: node.metadata.name,
         labels: labels.into_iter().take(MAX_NODE_ENTRIES).collect(),
@@ -42,9 +47,25 @@ pub(super) fn node(node: object::Node) -> Extracted<ClusterNode> {
         readiness: readiness(&status.conditions.unwrap_or_default()),
         capacity: calculator.amounts(status.capacity.as_ref()),
         allocatable: calculator.amounts(status.allocatable.as_ref()),
+        layout_report: annotations.status.as_deref().and_then(layout_report),
+        policy_record: annotations.policy.filter(|record| record.len() <= MAX_RECORD_BYTES),
     };
     let is_invalid = calculator.found_invalid || has_invalid_taints || too_many;
     Extracted { object, is_invalid }
+}
+
+/// Parses the layout status that an agent writes; `None` if it is invalid.
+fn layout_report(annotation: &str) -> Option<LayoutReport> {
+    let status: object::LayoutStatus = serde_json::from_str(annotation).ok()?;
+    let word = status.state.unwrap_or_default();
+    let mut devices = status.devices.iter();
+    let worst = devices.find(|device| device.state == word && !device.message.is_empty());
+    let message = match (worst, status.message) {
+        (Some(device), _) => format!("{}: {}", device.name, device.message),
+        (None, message) => message.unwrap_or_default(),
+    };
+    let message = message.chars().take(MAX_REPORT_CHARS).collect();
+    Some(LayoutReport { layout: status.layout, state: word.parse().ok(), message })
 }
 
 /// Extracts the relevant fields of a pod.
@@ -155,6 +176,7 @@ fn readiness(conditions: &[object::Condition]) -> Readiness {
 #[cfg(test)]
 mod tests {
     use octavo_fleet::cluster::{Amounts, Effect, Operator, placement_obstacle};
+    use octavo_model::reason::Reason;
     use serde_json::{Value, json};
 
     use super::*;
@@ -201,8 +223,29 @@ mod tests {
                 .with("cpu", 63_500)
                 .with("nvidia.com/gpu", 7)
                 .with("pods", 110),
+            layout_report: None,
+            policy_record: None,
         };
         assert_eq!((node.object, node.is_invalid), (expected, false));
+    }
+
+    #[test]
+    fn annotations_of_agent_and_policies_are_read() {
+        let status = json!({"layout": "serving", "state": "blocked", "devices": [
+            {"name": "GPU 0", "state": "applied", "message": "-"},
+            {"name": "GPU 1", "state": "blocked", "message": "pod team/train"},
+        ]});
+        let annotations = json!({"octavo.dev/status": status.to_string(), "octavo.dev/policy": "{}", "other": "x"});
+        let node = read_node(json!({"metadata": {"name": "n", "annotations": annotations}})).object;
+        let report = LayoutReport {
+            layout: Some("serving".to_owned()),
+            state: Some(Reason::Blocked),
+            message: "GPU 1: pod team/train".to_owned(),
+        };
+        assert_eq!((node.layout_report, node.policy_record.as_deref()), (Some(report), Some("{}")));
+        let annotations = json!({"octavo.dev/status": "{"});
+        let node = read_node(json!({"metadata": {"name": "n", "annotations": annotations}})).object;
+        assert_eq!(node.layout_report, None);
     }
 
     #[test]

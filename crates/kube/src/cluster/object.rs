@@ -19,8 +19,37 @@ pub(super) struct Metadata {
     pub(super) namespace: Option<String>,
     pub(super) resource_version: Option<String>,
     pub(super) labels: Option<BTreeMap<String, String>>,
+    pub(super) annotations: Option<Annotations>,
     pub(super) creation_timestamp: Option<String>,
     pub(super) deletion_timestamp: Option<String>,
+}
+
+/// Octavo's annotations of a Node.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Annotations {
+    #[serde(rename = "octavo.dev/status")]
+    pub(super) status: Option<String>,
+    #[serde(rename = "octavo.dev/policy")]
+    pub(super) policy: Option<String>,
+}
+
+/// Content of the annotation `octavo.dev/status`.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct LayoutStatus {
+    pub(super) layout: Option<String>,
+    pub(super) state: Option<String>,
+    pub(super) message: Option<String>,
+    pub(super) devices: Vec<DeviceStatus>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct DeviceStatus {
+    pub(super) name: String,
+    pub(super) state: String,
+    pub(super) message: String,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]

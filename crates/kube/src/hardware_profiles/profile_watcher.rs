@@ -12,20 +12,16 @@ use octavo_fleet::hardware_profile::object::read;
 use octavo_fleet::hardware_profile::{HardwareProfile, LocalQueues, ProfileKey, ProfileKind};
 use serde_json::Value;
 use tokio::sync::watch;
-use tokio::time::sleep;
 use tokio_stream::StreamExt;
 use tracing::{info, warn};
 
 use super::{Presence, Profiles};
 use crate::backoff::ReconnectBackoff;
 use crate::client::describe_watch_error;
+use crate::optional_kind::{config, is_absent, watch_versions};
 
 /// Limit of stored queue names. Further names are reported as an error.
 const MAX_QUEUES: usize = 50_000;
-/// Server-side watch timeout in seconds. Renewing the watch confirms that it works.
-const WATCH_TIMEOUT_SECONDS: u32 = 60;
-/// Page size in objects.
-const PAGE_SIZE: u32 = 200;
 /// Maximum length of an error message in characters.
 const MAX_ERROR_CHARS: usize = 500;
 const QUEUES: &str = "LocalQueues";
@@ -36,32 +32,6 @@ type Known = watch::Sender<Arc<Profiles>>;
 type Listed = BTreeMap<ProfileKey, Arc<HardwareProfile>>;
 /// Only the metadata of queues is requested.
 type Queue = PartialObjectMeta<DynamicObject>;
-
-fn config() -> watcher::Config {
-    watcher::Config::default().timeout(WATCH_TIMEOUT_SECONDS).page_size(PAGE_SIZE)
-}
-
-/// Calls `watch` with each version in turn, forever. It returns once the cluster does not have the version, and whether
-/// the cluster ever had it. Waits after the cluster had none of the versions.
-async fn watch_versions<W: Future<Output = bool>>(
-    versions: &[&str],
-    watch: impl Fn(&str) -> W,
-    set_absent: impl Fn(),
-) {
-    let mut backoff = ReconnectBackoff::default();
-    let mut absent = 0;
-    for version in versions.iter().cycle() {
-        if watch(version).await {
-            absent = 0;
-            backoff = ReconnectBackoff::default();
-        }
-        absent += 1;
-        if absent >= versions.len() {
-            set_absent();
-            sleep(backoff.next().unwrap_or_default()).await;
-        }
-    }
-}
 
 /// Watches profiles of one kind forever, in any version that the cluster serves.
 pub(super) async fn watch_profiles(client: Client, kind: ProfileKind, known: &Known) {
@@ -287,16 +257,6 @@ fn set_error(known: &Known, what: &'static str, error: Option<&watcher::Error>) 
         }
         true
     });
-}
-
-/// Returns whether the cluster does not have the kind.
-fn is_absent(error: &watcher::Error) -> bool {
-    let (watcher::Error::InitialListFailed(kube::Error::Api(status))
-    | watcher::Error::WatchStartFailed(kube::Error::Api(status))) = error
-    else {
-        return false;
-    };
-    status.code == 404
 }
 
 #[cfg(test)]

@@ -21,6 +21,7 @@ use octavo_toolkit::telemetry::exposition;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeGaugeValue, EncodeMetric};
 use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 
@@ -102,7 +103,7 @@ pub(super) fn gauge(
 }
 
 /// Encodes a gauge with a value per label set. Values above `i64::MAX` are encoded as that.
-pub(super) fn gauges<'a, const N: usize>(
+pub(crate) fn gauges<'a, const N: usize>(
     encoder: &mut DescriptorEncoder<'_>,
     name: &str,
     help: &str,
@@ -112,6 +113,20 @@ pub(super) fn gauges<'a, const N: usize>(
     for (labels, value) in values {
         let value = i64::try_from(value).unwrap_or(i64::MAX);
         ConstGauge::new(value).encode(metric.encode_family(&labels)?)?;
+    }
+    Ok(())
+}
+
+/// Encodes a counter with a value per label set.
+pub(crate) fn counters<'a, const N: usize>(
+    encoder: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    values: impl IntoIterator<Item = ([(&'static str, &'a str); N], u64)>,
+) -> fmt::Result {
+    let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+    for (labels, value) in values {
+        ConstCounter::new(value).encode(metric.encode_family(&labels)?)?;
     }
     Ok(())
 }

@@ -8,12 +8,15 @@ use std::sync::Arc;
 use octavo_access::creation::ProfileCreator;
 use octavo_access::guard::Guard;
 use octavo_files::config_files::profiles::HardwareProfileFile;
+use octavo_kube::client::connect_policies;
 use octavo_kube::cluster::{ClusterWatcher, WatchedCluster};
 use octavo_kube::hardware_profiles::{ProfileWatcher, ProfileWriter};
 use octavo_kube::nvidia_plugin_config::PluginConfigMap;
 use octavo_kube::pod_annotations::PodAnnotationClient;
+use octavo_kube::policies::{PolicyClient, PolicyRequests, PolicyWatcher};
 use octavo_settings::kubernetes::ConfigMapName;
 use octavo_store::availability::Counter;
+use octavo_store::policies::PolicyView;
 use octavo_store::profiles::Profiles;
 use octavo_store::view::FleetView;
 use octavo_toolkit::tasks::first_panic;
@@ -25,6 +28,7 @@ use tracing::info;
 use super::{StartError, kube_client};
 use crate::plugin_configs::PluginConfigController;
 use crate::pod_types::PodTypeWriter;
+use crate::policies::PolicyController;
 use crate::settings::AggregatorSettings;
 
 /// The tasks, and the data for their readers.
@@ -35,6 +39,16 @@ pub(super) struct ClusterTasks {
     profiles: Option<ProfileWatcher>,
     plugin_configs: Option<PluginConfigController>,
     pod_types: Option<PodTypeWriter>,
+    policies: Option<PolicyTasks>,
+}
+
+/// The watch and the controller of policies.
+#[derive(Debug)]
+struct PolicyTasks {
+    watcher: PolicyWatcher,
+    controller: PolicyController,
+    view: PolicyView,
+    requests: PolicyRequests,
 }
 
 impl ClusterTasks {
@@ -57,7 +71,10 @@ impl ClusterTasks {
         let known = profiles.as_ref().map(ProfileWatcher::known);
         let view = view.with_profiles(Profiles::new(known, snapshots.clone(), file));
         let view = view.with_cluster(snapshots.clone());
+        let policies = policies(runtime, settings, (&view, snapshots.as_ref()))?;
+        let view = view.with_policies(policies.as_ref().map(|policies| policies.view.clone()));
         Ok(Self {
+            policies,
             availability: Counter::new(view.clone(), snapshots),
             plugin_configs: plugin_configs(runtime, settings, view.clone())?,
             pod_types: pod_types(runtime, settings, view)?,
@@ -74,6 +91,11 @@ impl ClusterTasks {
     /// The watched nodes and pods.
     pub(super) fn snapshots(&self) -> Option<watch::Receiver<Arc<WatchedCluster>>> {
         self.watcher.as_ref().map(ClusterWatcher::subscribe)
+    }
+
+    /// The policies and the requests of their controller, if it is enabled.
+    pub(super) fn policies(&self) -> Option<(PolicyView, PolicyRequests)> {
+        self.policies.as_ref().map(|policies| (policies.view.clone(), policies.requests.clone()))
     }
 
     /// Runs the tasks until `stopped` is true or its sender is dropped, or until a task panics.
@@ -93,13 +115,17 @@ impl ClusterTasks {
         if let Some(writer) = self.pod_types {
             writing.spawn(writer.run(stopped.clone()));
         }
+        if let Some(policies) = self.policies {
+            tasks.spawn(policies.watcher.run());
+            writing.spawn(policies.controller.run(stopped.clone()));
+        }
         tokio::select! {
             _stopped = stopped.wait_for(|stopped| *stopped) => {}
             error = first_panic(&mut tasks) => return Err(error),
             error = first_panic(&mut writing) => return Err(error),
         }
         tasks.shutdown().await;
-        // The writer releases its Lease, within a deadline.
+        // The writers release their Leases, within a deadline.
         while let Some(ended) = writing.join_next().await {
             ended?;
         }
@@ -133,6 +159,27 @@ fn plugin_configs(
     let client = kube_client(runtime, settings).map_err(StartError::PluginConfigs)?;
     let config_map = PluginConfigMap::new(client, (namespace, name));
     Ok(Some(PluginConfigController::new(config_map, view)))
+}
+
+/// Creates the watch and the controller of policies.
+fn policies(
+    runtime: &Runtime,
+    settings: &AggregatorSettings,
+    (view, nodes): (&FleetView, Option<&watch::Receiver<Arc<WatchedCluster>>>),
+) -> Result<Option<PolicyTasks>, StartError> {
+    let Some(nodes) = nodes.filter(|_| settings.cluster.policies) else {
+        return Ok(None);
+    };
+    let kubeconfig = settings.kubernetes.kubeconfig.as_deref();
+    let client = runtime.block_on(connect_policies(kubeconfig)).map_err(StartError::Cluster)?;
+    let watcher = PolicyWatcher::new(client.clone());
+    let client = PolicyClient::new(client);
+    let policies = PolicyView::new(watcher.known(), nodes.clone());
+    let requests = client.requests();
+    info!("rolling out accelerator policies");
+    let controller =
+        PolicyController::new(client, policies.clone(), view.clone(), &settings.workload);
+    Ok(Some(PolicyTasks { watcher, controller, view: policies, requests }))
 }
 
 /// Creates the writer of pod annotations.

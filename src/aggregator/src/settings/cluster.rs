@@ -21,6 +21,13 @@ pub struct ClusterSettings {
     /// the profile and the command that creates it, but change nothing.
     #[arg(long, env = "OCTAVO_CREATE_PROFILES")]
     pub create_profiles: bool,
+
+    /// Roll out the layouts, labels and taints of AcceleratorPolicy objects to their nodes; needs --follow-cluster
+    ///
+    /// The account needs permission to get and patch nodes, and to watch and patch acceleratorpolicies.octavo.dev. With several
+    /// aggregators, only the holder of the Lease octavo-policies writes. Without this flag, policies have no effect.
+    #[arg(long, env = "OCTAVO_POLICIES")]
+    pub policies: bool,
 }
 
 impl ClusterSettings {
@@ -30,6 +37,11 @@ impl ClusterSettings {
             return Err(usage(
                 "--create-profiles needs --follow-cluster, because profiles are derived from the \
                  nodes of the cluster",
+            ));
+        }
+        if self.policies && !self.follow_cluster {
+            return Err(usage(
+                "--policies needs --follow-cluster, because policies select nodes of the cluster",
             ));
         }
         let listen = serving.http_listen;

@@ -23,7 +23,7 @@ pub struct WorkloadSettings {
     #[arg(long, env = "OCTAVO_ANNOTATE_PODS")]
     pub annotate_pods: bool,
 
-    /// Namespace of the Lease, for --annotate-pods
+    /// Namespace of the Leases, for --annotate-pods and --policies
     #[arg(
         long,
         value_name = "NAMESPACE",
@@ -39,9 +39,9 @@ pub struct WorkloadSettings {
 }
 
 impl WorkloadSettings {
-    /// Reads the identity of this process, if pods are annotated.
-    pub(super) fn identify(&mut self) -> Result<(), EarlyExit> {
-        if self.annotate_pods {
+    /// Reads the identity of this process, if it takes part in a leader election.
+    pub(super) fn identify(&mut self, has_policies: bool) -> Result<(), EarlyExit> {
+        if self.annotate_pods || has_policies {
             self.holder_prefix = hostname(Path::new(HOSTNAME))?;
         }
         Ok(())
@@ -59,7 +59,7 @@ fn namespace(text: &str) -> Result<String, String> {
 fn hostname(file: &Path) -> Result<String, EarlyExit> {
     let text = files::text(file, MAX_HOSTNAME_BYTES).map_err(|error| {
         let file = file.display();
-        usage(&format!("--annotate-pods: cannot read {file}: {error}"))
+        usage(&format!("identity for the Lease: cannot read {file}: {error}"))
     })?;
     Ok(text.trim().to_owned())
 }

@@ -1,6 +1,7 @@
 //! A proxy between an agent and its API server that injects failures.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
@@ -42,8 +43,13 @@ pub(crate) struct Proxy {
     _stop: oneshot::Sender<()>,
 }
 
+#[derive(Default)]
 struct ProxyState {
     fault: Mutex<Option<Fault>>,
+    /// Number of writes that are still forwarded; `None` for any number. Leases do not count.
+    writes: Mutex<Option<u32>>,
+    /// Set when a write was not forwarded.
+    is_out_of_writes: AtomicBool,
     requests: Mutex<Vec<String>>,
 }
 
@@ -56,7 +62,7 @@ struct ProxyContext {
 impl Proxy {
     /// Starts a proxy for `api` with administrator credentials.
     pub(crate) fn start(api: &Api) -> Self {
-        let shared = Arc::new(ProxyState { fault: Mutex::default(), requests: Mutex::default() });
+        let shared = Arc::new(ProxyState::default());
         let (stop, stopped) = oneshot::channel::<()>();
         let (port_sender, port) = std::sync::mpsc::channel();
         let kubeconfig = api.kubeconfig().to_owned();
@@ -81,6 +87,16 @@ impl Proxy {
     /// Activates a fault; `None` clears it.
     pub(crate) fn fault(&self, fault: impl Into<Option<Fault>>) {
         *self.shared.fault.lock().unwrap() = fault.into();
+    }
+
+    /// Forwards this many writes. Later ones get no response, so the program can be killed exactly there.
+    pub(crate) fn allow_writes(&self, count: u32) {
+        *self.shared.writes.lock().unwrap() = Some(count);
+    }
+
+    /// Returns whether a write was not forwarded.
+    pub(crate) fn is_out_of_writes(&self) -> bool {
+        self.shared.is_out_of_writes.load(Ordering::Relaxed)
     }
 
     /// Number of requests so far with this prefix, such as `PATCH`.
@@ -125,6 +141,10 @@ async fn forward(State(context): State<ProxyContext>, request: Request) -> Respo
     if let Some(fault) = take_fault(&context.shared, &line) {
         return answer(fault);
     }
+    if !take_write(&context.shared, &line) {
+        context.shared.is_out_of_writes.store(true, Ordering::Relaxed);
+        std::future::pending::<()>().await;
+    }
     let body = to_bytes(body, 1 << 20).await.unwrap().to_vec();
     let mut request = axum::http::Request::from_parts(head, kube::client::Body::from(body));
     // Requests are anonymous; the proxy's client adds its identity and the address.
@@ -135,6 +155,19 @@ async fn forward(State(context): State<ProxyContext>, request: Request) -> Respo
             answer(Fault { to: RequestFilter::All, code: 502, retry_after: None, times: 0 })
         }
     }
+}
+
+/// Whether the request is forwarded: not a write, or one of those that are allowed.
+fn take_write(shared: &ProxyState, line: &str) -> bool {
+    let is_write = ["PATCH", "POST", "PUT"].iter().any(|method| line.starts_with(method));
+    if !is_write || line.contains("/leases") {
+        return true;
+    }
+    let mut allowed = shared.writes.lock().unwrap();
+    let Some(left) = allowed.as_mut() else { return true };
+    let is_allowed = *left > 0;
+    *left = left.saturating_sub(1);
+    is_allowed
 }
 
 /// The fault for this request, counted down.

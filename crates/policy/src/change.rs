@@ -1,0 +1,119 @@
+//! Changes of one node: labels, taints, layout and the record, in one patch.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use octavo_fleet::cluster::Taint;
+
+use crate::node::PolicyNode;
+use crate::record::{LAYOUT_LABEL, NodeRecord};
+use crate::status::Content;
+
+/// Patch of a node. Absent values are removed.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct NodePatch {
+    /// Changed labels.
+    pub labels: BTreeMap<String, Option<String>>,
+    /// All taints of the node after the change; `None` if they stay.
+    pub taints: Option<Vec<Taint>>,
+    /// The new record; `None` to remove it.
+    pub record: Option<NodeRecord>,
+}
+
+/// Owner of a record: a policy and its roll-out.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Owner<'a> {
+    pub(crate) policy: &'a str,
+    pub(crate) uid: &'a str,
+    pub(crate) revision: &'a str,
+    pub(crate) rollout: i64,
+}
+
+/// Returns the patch that gives the node this content; `None` if it has the content and a record of it. A node of the current wave
+/// needs the record of this roll-out: that of an earlier one does not show that the wave changed the node.
+///
+/// A label or taint with a value that the policy did not set is left as it is.
+pub(crate) fn update(
+    node: &PolicyNode<'_>,
+    owner: Owner<'_>,
+    content: &Content,
+    is_in_wave: bool,
+    now: Timestamp,
+) -> Option<NodePatch> {
+    let before = node.record.of(owner.uid);
+    let mut record = NodeRecord {
+        policy: owner.policy.to_owned(),
+        uid: owner.uid.to_owned(),
+        revision: owner.revision.to_owned(),
+        rollout: owner.rollout,
+        since: now,
+        layout: content.layout.clone(),
+        was_reported: false,
+        labels: BTreeMap::new(),
+        taints: Vec::new(),
+    };
+    let mut patch = removal(node, before);
+    for (key, wanted) in &content.node_labels {
+        let current = node.node.labels.get(key);
+        let is_ours = current == before.and_then(|before| before.labels.get(key));
+        if current.is_none() || is_ours {
+            patch.labels.remove(key);
+            if current != Some(wanted) {
+                patch.labels.insert(key.clone(), Some(wanted.clone()));
+            }
+            record.labels.insert(key.clone(), wanted.clone());
+        }
+    }
+    patch.labels.remove(LAYOUT_LABEL);
+    let had_layout = before.is_some_and(|before| before.layout.is_some());
+    if node.layout() != content.layout.as_deref() && (content.layout.is_some() || had_layout) {
+        patch.labels.insert(LAYOUT_LABEL.to_owned(), content.layout.clone());
+        let reported = node.node.layout_report.as_ref().and_then(|report| report.layout.as_ref());
+        record.was_reported = content.layout.is_some() && reported == content.layout.as_ref();
+    }
+    let mut taints = patch.taints.take().unwrap_or_else(|| node.node.taints.clone());
+    for wanted in &content.taints {
+        let is_same = |one: &Taint| one.key == wanted.key && one.effect == wanted.effect;
+        if !taints.iter().any(is_same) {
+            taints.push(wanted.clone());
+            record.taints.push(wanted.clone());
+        }
+    }
+    if is_same_set(&taints, &node.node.taints) {
+        taints.clone_from(&node.node.taints);
+    }
+    patch.taints = (taints != node.node.taints).then_some(taints);
+    let is_recorded = before.is_some_and(|before| {
+        let rollout = if is_in_wave { owner.rollout } else { before.rollout };
+        let (since, was_reported) = (before.since, before.was_reported);
+        NodeRecord { since, was_reported, rollout, ..record.clone() } == *before
+    });
+    let is_current = patch.labels.is_empty() && patch.taints.is_none() && is_recorded;
+    patch.record = Some(record);
+    (!is_current).then_some(patch)
+}
+
+/// Returns the patch that removes what the record names, and the record. Values that another writer changed stay.
+pub(crate) fn release(node: &PolicyNode<'_>) -> NodePatch {
+    removal(node, node.record.valid())
+}
+
+/// Removes what the record names and the node still has. Taints that a content names again keep their place.
+fn removal(node: &PolicyNode<'_>, record: Option<&NodeRecord>) -> NodePatch {
+    let Some(record) = record else { return NodePatch::default() };
+    let labels = record.labels.iter();
+    let layout = record.layout.as_ref().map(|layout| (LAYOUT_LABEL, layout));
+    let all = labels.map(|(key, value)| (key.as_str(), value)).chain(layout);
+    let ours = all.filter(|(key, value)| node.node.labels.get(*key) == Some(*value));
+    let remaining = node.node.taints.iter().filter(|taint| !record.taints.contains(taint));
+    let remaining: Vec<Taint> = remaining.cloned().collect();
+    NodePatch {
+        labels: ours.map(|(key, _)| (key.to_owned(), None)).collect(),
+        taints: (remaining.len() != node.node.taints.len()).then_some(remaining),
+        record: None,
+    }
+}
+
+fn is_same_set(one: &[Taint], other: &[Taint]) -> bool {
+    one.len() == other.len() && one.iter().all(|taint| other.contains(taint))
+}

@@ -1,0 +1,298 @@
+//! The custom resource definition, generated from [`PolicySpec`] and [`PolicyStatus`].
+//!
+//! The schema of a custom resource is structural: without references, and with one type per field. Source: Kubernetes, "Specifying
+//! a structural schema". The rules in CEL express what a schema cannot.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+use utoipa::{PartialSchema, ToSchema};
+
+use crate::spec::PolicySpec;
+use crate::status::PolicyStatus;
+
+/// API group.
+pub const GROUP: &str = "octavo.dev";
+/// API version.
+pub const VERSION: &str = "v1alpha1";
+/// Kind.
+pub const KIND: &str = "AcceleratorPolicy";
+/// Plural name of the kind.
+pub const PLURAL: &str = "acceleratorpolicies";
+
+/// Pattern of a duration.
+const DURATION: &str = "^([0-9]+h)?([0-9]+m)?([0-9]+s)?$";
+/// Pattern of the value of a label. Source: Kubernetes, "Labels and Selectors".
+const LABEL_VALUE: &str = "^([A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?)?$";
+/// Pattern of the name of a layout, which is a value of a label.
+const LAYOUT: &str = "^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$";
+/// Keys that a policy cannot set, as a CEL expression of `k`. Equal to [`crate::validation::is_reserved`].
+const RESERVED: &str = "k.startsWith('octavo.dev/') || k.contains('.octavo.dev/') || k.startsWith('nvidia.com/mig.config') \
+     || ((k.startsWith('kubernetes.io/') || k.contains('.kubernetes.io/')) && !k.startsWith('node-role.kubernetes.io/')) \
+     || k.startsWith('k8s.io/') || k.contains('.k8s.io/') \
+     || k in ['node-role.kubernetes.io/control-plane', 'node-role.kubernetes.io/master']";
+
+/// Returns the definition.
+pub fn definition() -> Value {
+    let spec = with_limits(structural::<PolicySpec>());
+    let status = with_status_limits(structural::<PolicyStatus>());
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {
+            "name": format!("{PLURAL}.{GROUP}"),
+            // Without the definition, all policies would be deleted. Their nodes would keep labels, taints and layouts.
+            "annotations": {"helm.sh/resource-policy": "keep"},
+        },
+        "spec": {
+            "group": GROUP,
+            "scope": "Cluster",
+            "names": {"kind": KIND, "listKind": format!("{KIND}List"), "plural": PLURAL, "singular": "acceleratorpolicy", "shortNames": ["apol"], "categories": ["octavo"]},
+            "versions": [{
+                "name": VERSION,
+                "served": true,
+                "storage": true,
+                "subresources": {"status": {}},
+                "additionalPrinterColumns": columns(),
+                "schema": {"openAPIV3Schema": {
+                    "type": "object",
+                    "description": "Layout, labels and taints of a set of nodes, and their roll-out.",
+                    "required": ["spec"],
+                    "properties": {
+                        "apiVersion": {"type": "string"},
+                        "kind": {"type": "string"},
+                        "metadata": {"type": "object"},
+                        "spec": spec,
+                        "status": status,
+                    },
+                    "x-kubernetes-validations": [
+                        rule("size(self.metadata.name) <= 63", "the name of a policy has at most 63 characters"),
+                    ],
+                }},
+            }],
+        },
+    })
+}
+
+fn columns() -> Value {
+    let column =
+        |name: &str, kind: &str, path: &str| json!({"name": name, "type": kind, "jsonPath": path});
+    json!([
+        column("Layout", "string", ".spec.layout"),
+        column("Nodes", "integer", ".status.nodes.selected"),
+        column("Applied", "integer", ".status.nodes.applied"),
+        column("Updating", "integer", ".status.nodes.updating"),
+        column("Failed", "integer", ".status.nodes.failed"),
+        column("State", "string", ".status.state"),
+        column("Age", "date", ".metadata.creationTimestamp"),
+        {"name": "Waits for", "type": "string", "jsonPath": ".status.waitsFor", "priority": 1},
+    ])
+}
+
+fn rule(rule: &str, message: &str) -> Value {
+    json!({"rule": rule, "message": message})
+}
+
+/// Adds the limits and rules of the spec.
+fn with_limits(mut spec: Value) -> Value {
+    spec["x-kubernetes-validations"] = json!([
+        rule(
+            "has(self.layout) || (has(self.nodeLabels) && size(self.nodeLabels) > 0) || (has(self.taints) && size(self.taints) > 0)",
+            "set at least one of layout, nodeLabels and taints"
+        ),
+        rule(
+            "!has(self.nodeLabels) || !has(self.nodeSelector.matchLabels) || self.nodeLabels.all(k, !(k in self.nodeSelector.matchLabels))",
+            "nodeLabels cannot contain a label of the policy's own nodeSelector"
+        ),
+        rule(
+            "!has(self.nodeLabels) || !has(self.nodeSelector.matchExpressions) \
+             || self.nodeSelector.matchExpressions.all(e, !(e.key in self.nodeLabels))",
+            "nodeLabels cannot contain a label of the policy's own nodeSelector"
+        ),
+    ]);
+    let fields = &mut spec["properties"];
+    limit(&mut fields["layout"], json!({"minLength": 1, "maxLength": 63, "pattern": LAYOUT}));
+    limit(
+        &mut fields["nodeLabels"],
+        json!({
+            "maxProperties": 32,
+            "x-kubernetes-validations": [
+                rule(&format!("self.all(k, !({RESERVED}))"), "keys of octavo.dev, kubernetes.io, k8s.io and nvidia.com/mig.config are reserved"),
+                rule("self.all(k, size(k) <= 317)", "the key of a label has at most 317 characters"),
+            ],
+        }),
+    );
+    limit(
+        &mut fields["nodeLabels"]["additionalProperties"],
+        json!({"maxLength": 63, "pattern": LABEL_VALUE}),
+    );
+    limit(
+        &mut fields["taints"],
+        json!({
+            "maxItems": 16,
+            "x-kubernetes-list-type": "map",
+            "x-kubernetes-list-map-keys": ["key", "effect"],
+            "x-kubernetes-validations": [rule(
+                &format!("self.map(t, t.key).all(k, !({RESERVED}))"),
+                "keys of octavo.dev, kubernetes.io, k8s.io and nvidia.com/mig.config are reserved"
+            )],
+        }),
+    );
+    let taint = &mut fields["taints"]["items"]["properties"];
+    limit(&mut taint["key"], json!({"minLength": 1, "maxLength": 317}));
+    limit(&mut taint["value"], json!({"maxLength": 63, "pattern": LABEL_VALUE}));
+    let selector = &mut fields["nodeSelector"];
+    limit(
+        selector,
+        json!({"x-kubernetes-validations": [rule(
+            "(has(self.matchLabels) && size(self.matchLabels) > 0) || (has(self.matchExpressions) && size(self.matchExpressions) > 0)",
+            "select nodes by at least one label"
+        )]}),
+    );
+    limit(&mut selector["properties"]["matchLabels"], json!({"maxProperties": 16}));
+    limit(
+        &mut selector["properties"]["matchLabels"]["additionalProperties"],
+        json!({"maxLength": 63}),
+    );
+    limit(&mut selector["properties"]["matchExpressions"], json!({"maxItems": 16}));
+    let expression = &mut selector["properties"]["matchExpressions"]["items"]["properties"];
+    limit(&mut expression["key"], json!({"minLength": 1, "maxLength": 317}));
+    limit(&mut expression["values"], json!({"maxItems": 64}));
+    limit(&mut expression["values"]["items"], json!({"maxLength": 63}));
+    expression["operator"]["enum"] = json!(["In", "NotIn", "Exists", "DoesNotExist"]);
+    limit(&mut fields["revisionHistoryLimit"], json!({"minimum": 1, "maximum": 20, "default": 10}));
+    limit_rollout(&mut fields["rollout"]);
+    spec
+}
+
+fn limit_rollout(rollout: &mut Value) {
+    let fields = &mut rollout["properties"];
+    let description = fields["maxUnavailable"]["description"].take();
+    fields["maxUnavailable"] = json!({
+        "description": description,
+        "x-kubernetes-int-or-string": true,
+        "default": 1,
+        "anyOf": [{"type": "integer"}, {"type": "string"}],
+        "x-kubernetes-validations": [rule(
+            "type(self) == int ? self >= 1 : self.matches('^([1-9][0-9]?|100)%$')",
+            "use at least 1, or a percentage from 1% to 100%"
+        )],
+    });
+    limit(&mut fields["pause"], json!({"maxLength": 16, "minLength": 2, "pattern": DURATION}));
+    limit(
+        &mut fields["nodeDeadline"],
+        json!({"maxLength": 16, "minLength": 2, "pattern": DURATION, "default": "30m"}),
+    );
+    limit(&mut fields["maxFailures"], json!({"minimum": 0, "maximum": 100, "default": 0}));
+    limit(&mut fields["onFailure"], json!({"default": "Pause"}));
+    limit(&mut fields["paused"], json!({"default": false}));
+    limit(&mut fields["windows"], json!({"maxItems": 16}));
+    let window = &mut fields["windows"]["items"]["properties"];
+    limit(&mut window["days"], json!({"maxItems": 7, "x-kubernetes-list-type": "set"}));
+    limit(
+        &mut window["start"],
+        json!({"maxLength": 5, "pattern": "^([01][0-9]|2[0-3]):[0-5][0-9]$"}),
+    );
+    limit(
+        &mut window["duration"],
+        json!({"maxLength": 16, "minLength": 2, "pattern": DURATION, "x-kubernetes-validations": [rule(
+            "duration(self) > duration('0s') && duration(self) <= duration('24h')",
+            "a window is open for at most 24h"
+        )]}),
+    );
+    limit(&mut window["timeZone"], json!({"maxLength": 64}));
+}
+
+/// Adds the list types of the status.
+fn with_status_limits(mut status: Value) -> Value {
+    let conditions = &mut status["properties"]["conditions"];
+    limit(
+        conditions,
+        json!({"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}),
+    );
+    status
+}
+
+fn limit(field: &mut Value, limits: Value) {
+    if let (Value::Object(field), Value::Object(limits)) = (field, limits) {
+        field.extend(limits);
+    }
+}
+
+/// The structural schema of a type.
+fn structural<T: ToSchema + PartialSchema>() -> Value {
+    let mut named = Vec::new();
+    T::schemas(&mut named);
+    let named = named.into_iter();
+    let named: BTreeMap<String, Value> = named
+        .filter_map(|(name, schema)| Some((name, serde_json::to_value(schema).ok()?)))
+        .collect();
+    let root = serde_json::to_value(T::schema()).unwrap_or_default();
+    inline(&root, &named)
+}
+
+/// Replaces references by their targets, and the notations of OpenAPI 3.1 by those of structural schemas.
+fn inline(schema: &Value, named: &BTreeMap<String, Value>) -> Value {
+    let Value::Object(fields) = schema else { return schema.clone() };
+    let mut result = Map::new();
+    for (key, value) in fields {
+        match (key.as_str(), value) {
+            ("$ref", Value::String(path)) => {
+                let name = path.rsplit('/').next().unwrap_or_default();
+                if let Value::Object(target) =
+                    inline(named.get(name).unwrap_or(&Value::Null), named)
+                {
+                    for (key, value) in target {
+                        result.entry(key).or_insert(value);
+                    }
+                }
+            }
+            // A nullable reference, or a flattened or documented one.
+            ("oneOf" | "allOf" | "anyOf", Value::Array(all)) => {
+                for one in all.iter().filter(|one| one["type"] != "null") {
+                    merge(&mut result, inline(one, named));
+                }
+            }
+            ("type", Value::Array(types)) => {
+                let kind = types.iter().find(|kind| *kind != "null");
+                result.insert("type".to_owned(), kind.cloned().unwrap_or_default());
+            }
+            ("properties", Value::Object(all)) => {
+                let all = all.iter().map(|(name, field)| (name.clone(), inline(field, named)));
+                merge(&mut result, json!({"properties": all.collect::<Map<_, _>>()}));
+            }
+            ("items" | "additionalProperties", _) => {
+                result.insert(key.clone(), inline(value, named));
+            }
+            (
+                "propertyNames" | "example" | "examples" | "format" | "title" | "default"
+                | "minimum",
+                _,
+            ) => {}
+            _ => {
+                result.insert(key.clone(), value.clone());
+            }
+        }
+    }
+    if result.get("format").is_none()
+        && fields.get("format").is_some_and(|format| format == "date-time")
+    {
+        result.insert("format".to_owned(), json!("date-time"));
+    }
+    Value::Object(result)
+}
+
+/// Adds the properties and required fields of another schema of the same object.
+fn merge(result: &mut Map<String, Value>, other: Value) {
+    let Value::Object(other) = other else { return };
+    for (key, value) in other {
+        match (result.get_mut(&key), value) {
+            (Some(Value::Object(known)), Value::Object(more)) => known.extend(more),
+            (Some(Value::Array(known)), Value::Array(more)) => known.extend(more),
+            (Some(_), _) => {}
+            (None, value) => {
+                result.insert(key, value);
+            }
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! The record of a policy on a node: the annotation `octavo.dev/policy`.
+//!
+//! It is written with labels, taints and layout in one request, so everything that a policy sets has a record.
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+use octavo_fleet::cluster::Taint;
+use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
+
+/// Annotation of a Node with the record.
+pub const RECORD_ANNOTATION: &str = "octavo.dev/policy";
+/// Label of a Node that chooses its layout.
+pub const LAYOUT_LABEL: &str = "octavo.dev/layout";
+/// Finalizer of a policy.
+pub const FINALIZER: &str = "octavo.dev/policy";
+/// Annotation of a policy that requests an earlier revision.
+pub const ROLLBACK_ANNOTATION: &str = "octavo.dev/rollback-to";
+
+/// Values that a policy set on a node.
+#[skip_serializing_none]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeRecord {
+    /// Name of the policy.
+    pub policy: String,
+    /// UID of the policy.
+    pub uid: String,
+    /// Revision of the policy.
+    pub revision: String,
+    /// Number of the roll-out that changed the node.
+    pub rollout: i64,
+    /// Time of the change.
+    pub since: Timestamp,
+    /// Value of the label `octavo.dev/layout`.
+    pub layout: Option<String>,
+    /// Whether the agent already reported this layout when the label changed to it, for example because the label changes back. The
+    /// report is then that of an earlier choice for a while.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub was_reported: bool,
+    /// Labels.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+    /// Taints.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub taints: Vec<Taint>,
+}
+
+/// Content of the annotation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Record {
+    /// The node has none.
+    Absent,
+    /// Another program changed it to a text that is no record.
+    Invalid,
+    /// A record.
+    Valid(NodeRecord),
+}
+
+/// Time in which an agent notices a changed label and reports about it. Source: the agent waits until a label is stable for 2 s.
+const REPORT_DELAY: SignedDuration = SignedDuration::from_secs(10);
+
+impl NodeRecord {
+    /// Time until which the report of the agent can be that of an earlier choice; `None` if it cannot be.
+    pub(crate) fn unreliable_until(&self) -> Option<Timestamp> {
+        self.was_reported.then(|| self.since.saturating_add(REPORT_DELAY).ok()).flatten()
+    }
+}
+
+impl Record {
+    /// Parses the annotation.
+    pub fn parse(annotation: Option<&str>) -> Self {
+        let Some(text) = annotation else { return Self::Absent };
+        serde_json::from_str(text).map_or(Self::Invalid, Self::Valid)
+    }
+
+    /// The record, if it is that of the policy with this UID.
+    pub fn of(&self, uid: &str) -> Option<&NodeRecord> {
+        self.valid().filter(|record| record.uid == uid)
+    }
+
+    /// The record, if there is a valid one.
+    pub fn valid(&self) -> Option<&NodeRecord> {
+        match self {
+            Self::Valid(record) => Some(record),
+            Self::Absent | Self::Invalid => None,
+        }
+    }
+}

@@ -1,0 +1,303 @@
+//! Progress of one policy: its status after the present observation.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::Timestamp;
+
+use crate::node::{PolicyNode, Progress};
+use crate::spec::{OnFailure, PolicySpec};
+use crate::status::{Content, NodeFailure, PolicyStatus, Revision, Stop, StopAction, StopReason};
+use crate::window;
+use crate::world::{Policy, Standing, World};
+
+/// Maximum number of nodes of a wave, which bounds the size of the status.
+const MAX_WAVE: usize = 500;
+/// Number of failures in the status that have a message.
+const MAX_MESSAGES: usize = 50;
+/// Maximum length of the message of a failure, in characters.
+const MAX_MESSAGE_CHARS: usize = 300;
+/// Reason of a node that exceeded its deadline.
+const DEADLINE_EXCEEDED: &str = "deadline-exceeded";
+
+/// Observation of the nodes of one policy.
+#[derive(Debug)]
+pub(crate) struct Observation<'a> {
+    pub(crate) spec: &'a PolicySpec,
+    /// Selected nodes that the policy may change.
+    pub(crate) managed: BTreeMap<&'a str, &'a PolicyNode<'a>>,
+    /// Selected nodes with another standing.
+    pub(crate) others: Vec<(&'a PolicyNode<'a>, Standing)>,
+}
+
+/// Obstacle to the next wave.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Obstacle {
+    Paused,
+    Stopped,
+    Window(Timestamp),
+    Pause(Timestamp),
+    WaveRuns,
+    Budget { limit: usize, unavailable: Vec<String> },
+    NotReady(Vec<String>),
+}
+
+impl<'a> Observation<'a> {
+    /// Sorts the selected nodes by standing; `None` if the spec cannot be read.
+    pub(crate) fn new(world: &'a World<'a>, policy: &'a Policy) -> Option<Self> {
+        let spec = policy.spec.as_ref().ok()?;
+        let (mut managed, mut others) = (BTreeMap::new(), Vec::new());
+        for node in world.nodes.values().filter(|node| policy.selects(node)) {
+            match world.standing(policy, node) {
+                Standing::Managed => {
+                    managed.insert(node.name(), node);
+                }
+                standing @ (Standing::Conflicting | Standing::Overridden | Standing::Occupied) => {
+                    others.push((node, standing));
+                }
+            }
+        }
+        Some(Self { spec, managed, others })
+    }
+
+    /// All selected nodes.
+    pub(crate) fn selected(&self) -> impl Iterator<Item = &'a PolicyNode<'a>> + '_ {
+        self.managed.values().copied().chain(self.others.iter().map(|(node, _)| *node))
+    }
+
+    /// Number of selected nodes with this standing.
+    pub(crate) fn count(&self, standing: Standing) -> usize {
+        self.others.iter().filter(|(_, one)| *one == standing).count()
+    }
+
+    /// Largest number of unavailable nodes.
+    pub(crate) fn budget(&self) -> usize {
+        self.spec.rollout.max_unavailable.of(self.selected().count())
+    }
+
+    /// Names of unavailable nodes.
+    pub(crate) fn unavailable(&self, status: &PolicyStatus) -> BTreeSet<&'a str> {
+        // A controller with an older view of the nodes must not overlook one that the status names.
+        let failed = status.failures.iter().map(|one| &one.node);
+        let named: BTreeSet<&str> =
+            status.updating.iter().chain(failed).map(String::as_str).collect();
+        let nodes = self.selected();
+        nodes
+            .filter(|node| !node.is_available() || named.contains(node.name()))
+            .map(PolicyNode::name)
+            .collect()
+    }
+
+    /// Nodes that the target still changes, in the order of the waves.
+    pub(crate) fn candidates(&self, policy: &Policy, now: Timestamp) -> Vec<&'a PolicyNode<'a>> {
+        let status = &policy.status;
+        let is_changed = |node: &PolicyNode<'_>| node.record.of(&policy.uid).is_some();
+        let must_be_changed = status.stop.is_some();
+        let mut all: Vec<_> = self.managed.values().copied().collect();
+        all.retain(|node| {
+            let is_new = !status.updating.iter().any(|name| name == node.name());
+            let is_candidate = !must_be_changed || is_changed(node);
+            is_new && is_candidate && needs_change(policy, node, now)
+        });
+        all.sort_by_key(|node| node.order());
+        all
+    }
+}
+
+/// Returns whether a node must be changed: it differs from the target, or an earlier attempt at the same layout failed.
+fn needs_change(policy: &Policy, node: &PolicyNode<'_>, now: Timestamp) -> bool {
+    let is_retry = node.record.of(&policy.uid).is_some_and(|record| {
+        record.rollout != policy.status.rollout
+            && matches!(node.progress(record), Progress::Failed { .. })
+    });
+    policy.patch(node, now).is_some() || is_retry
+}
+
+/// Begins another roll-out if the spec, or a request for a rollback, demands it.
+pub(crate) fn retarget(policy: &mut Policy, now: Timestamp) {
+    let Ok(spec) = &policy.spec else { return };
+    let content = Content::of(spec);
+    let revision = content.revision();
+    let limit = usize::try_from(spec.revision_history_limit.max(1)).unwrap_or(1);
+    let status = &mut policy.status;
+    let is_new_spec = status.observed_generation != policy.generation;
+    let ends_stop = is_new_spec && status.stop.is_some();
+    if ends_stop || (status.stop.is_none() && status.revision != revision) {
+        status.stop = None;
+        status.revisions.retain(|one| one.revision != revision);
+        status.revisions.insert(0, Revision { revision: revision.clone(), time: now, content });
+        status.revisions.truncate(limit);
+        begin(status, revision);
+    }
+    status.observed_generation = policy.generation;
+    if status.rollback_to != policy.rollback_to {
+        status.rollback_to.clone_from(&policy.rollback_to);
+        let wanted = policy.rollback_to.as_ref();
+        if let Some(wanted) = wanted.filter(|wanted| status.content(wanted).is_some()) {
+            if *wanted != status.revision {
+                let message =
+                    format!("the annotation octavo.dev/rollback-to requested revision {wanted}");
+                let from = std::mem::take(&mut status.revision);
+                let reason = StopReason::RollbackRequested;
+                status.stop =
+                    Some(Stop { reason, action: StopAction::RollBack, revision: from, message });
+                begin(status, wanted.clone());
+            }
+        }
+    }
+}
+
+/// Begins the roll-out of a revision. Failed nodes join its first wave: they are unavailable until they have it.
+fn begin(status: &mut PolicyStatus, revision: String) {
+    status.revision = revision;
+    status.rollout = status.rollout.saturating_add(1);
+    for failure in std::mem::take(&mut status.failures) {
+        if !status.updating.contains(&failure.node) {
+            status.updating.push(failure.node);
+        }
+    }
+    status.wave_ended = None;
+}
+
+/// Removes nodes from the wave that are done, have failed or are no longer the policy's, and stops the roll-out after too many failures.
+pub(crate) fn settle(policy: &mut Policy, observed: &Observation<'_>, now: Timestamp) {
+    let deadline = observed.spec.rollout.node_deadline.signed();
+    let (mut updating, mut failed) = (Vec::new(), Vec::new());
+    for name in &policy.status.updating {
+        let Some(node) = observed.managed.get(name.as_str()) else { continue };
+        if policy.patch(node, now).is_some() {
+            updating.push(name.clone());
+            continue;
+        }
+        // Without a record, the removal is done.
+        let Some(record) = node.record.of(&policy.uid) else { continue };
+        if record.unreliable_until().is_some_and(|until| now < until) {
+            updating.push(name.clone());
+            continue;
+        }
+        match node.progress(record) {
+            Progress::Applied => {}
+            Progress::Failed { reason, message } => {
+                failed.push(failure(name, reason.as_ref(), &message))
+            }
+            Progress::Pending(message)
+                if record.since.saturating_add(deadline).is_ok_and(|until| until <= now) =>
+            {
+                let message =
+                    message.unwrap_or_else(|| "the layout was not applied in time".to_owned());
+                failed.push(failure(name, DEADLINE_EXCEEDED, &message));
+            }
+            Progress::Pending(_) => updating.push(name.clone()),
+        }
+    }
+    let (uid, rollout) = (policy.uid.clone(), policy.status.rollout);
+    let status = &mut policy.status;
+    status.failures.retain(|one| {
+        let node = observed.managed.get(one.node.as_str());
+        node.is_some_and(|node| {
+            let record = node.record.of(&uid).filter(|record| record.rollout == rollout);
+            record.is_none_or(|record| node.progress(record) != Progress::Applied)
+        })
+    });
+    status.failures.extend(failed);
+    if updating.is_empty() && !status.updating.is_empty() {
+        status.wave_ended = Some(now);
+    }
+    status.updating = updating;
+    let allowed = usize::try_from(observed.spec.rollout.max_failures).unwrap_or(usize::MAX);
+    if status.failures.len() > allowed {
+        stop(status, observed.spec.rollout.on_failure);
+    }
+    status.failures.iter_mut().skip(MAX_MESSAGES).for_each(|one| one.message.clear());
+}
+
+fn failure(node: &str, reason: &str, message: &str) -> NodeFailure {
+    let message = message.chars().take(MAX_MESSAGE_CHARS).collect();
+    NodeFailure { node: node.to_owned(), reason: reason.to_owned(), message }
+}
+
+/// Stops the roll-out. Failures do not stop a rollback: the other nodes are still better off with the earlier revision.
+fn stop(status: &mut PolicyStatus, reaction: OnFailure) {
+    if status.stop.is_some() {
+        return;
+    }
+    let count = status.failures.len();
+    let first =
+        status.failures.first().map(|one| format!("{}: {}: {}", one.node, one.reason, one.message));
+    let message = format!("{count} nodes failed; {}", first.unwrap_or_default());
+    let message: String = message.chars().take(MAX_MESSAGE_CHARS).collect();
+    let previous = status.revisions.get(1).map(|one| one.revision.clone());
+    let (action, target) = match (reaction, previous) {
+        (OnFailure::Pause, _) => (StopAction::Pause, None),
+        (OnFailure::RollBack, Some(previous)) => (StopAction::RollBack, Some(previous)),
+        (OnFailure::RollBack, None) => (StopAction::Remove, Some(String::new())),
+    };
+    let revision = status.revision.clone();
+    status.stop = Some(Stop { reason: StopReason::TooManyFailures, action, revision, message });
+    if let Some(target) = target {
+        begin(status, target);
+    }
+}
+
+/// Adds the next nodes to the wave. Returns the obstacle if a node waits.
+pub(crate) fn extend(
+    policy: &mut Policy,
+    observed: &Observation<'_>,
+    now: Timestamp,
+) -> Option<Obstacle> {
+    let candidates = observed.candidates(policy, now);
+    if candidates.is_empty() {
+        return None;
+    }
+    if let Some(obstacle) = obstacle(policy, observed.spec, now) {
+        return Some(obstacle);
+    }
+    let budget = observed.budget();
+    let status = &mut policy.status;
+    let unavailable = observed.unavailable(status);
+    let mut count = unavailable.len();
+    let mut not_ready = Vec::new();
+    let mut waiting = false;
+    // A node that is unavailable anyway costs nothing: a changed layout is often its remedy.
+    let (down, up): (Vec<_>, Vec<_>) =
+        candidates.into_iter().partition(|node| unavailable.contains(node.name()));
+    let ordered =
+        down.into_iter().map(|node| (node, 0)).chain(up.into_iter().map(|node| (node, 1)));
+    for (node, cost) in ordered {
+        if !node.is_ready() {
+            not_ready.push(node.name().to_owned());
+        } else if (cost > 0 && count >= budget) || status.updating.len() >= budget.min(MAX_WAVE) {
+            waiting = true;
+        } else {
+            count = count.saturating_add(cost);
+            status.updating.push(node.name().to_owned());
+        }
+    }
+    let names = || unavailable.iter().map(|name| (*name).to_owned()).collect();
+    if waiting {
+        return Some(Obstacle::Budget { limit: budget, unavailable: names() });
+    }
+    (!not_ready.is_empty()).then_some(Obstacle::NotReady(not_ready))
+}
+
+fn obstacle(policy: &Policy, spec: &PolicySpec, now: Timestamp) -> Option<Obstacle> {
+    let status = &policy.status;
+    if status.stop.as_ref().is_some_and(|stop| stop.action == StopAction::Pause) {
+        return Some(Obstacle::Stopped);
+    }
+    if spec.rollout.paused {
+        return Some(Obstacle::Paused);
+    }
+    // A rollback repairs the pool, so neither windows nor pauses delay it.
+    if status.stop.is_some() {
+        return None;
+    }
+    if let Some(opens) = window::opens_at(&spec.rollout.windows, now) {
+        return Some(Obstacle::Window(opens));
+    }
+    let pause = spec.rollout.pause.filter(|pause| !pause.get().is_zero())?;
+    if !status.updating.is_empty() {
+        return Some(Obstacle::WaveRuns);
+    }
+    let until = status.wave_ended?.saturating_add(pause.signed()).ok()?;
+    (until > now).then_some(Obstacle::Pause(until))
+}

@@ -1,0 +1,7 @@
+//! A simulated cluster: nodes that apply layouts, fail, block or disappear, users who interfere, and controllers that crash or see an
+//! older state.
+
+mod cluster;
+mod random;
+mod rules;
+mod sweep;

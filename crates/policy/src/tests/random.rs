@@ -1,0 +1,118 @@
+//! Random failures, users, crashes and outdated views.
+
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::cluster::{Cluster, Controller, Fate, spec};
+use crate::record::LAYOUT_LABEL;
+
+#[derive(Debug, Clone)]
+enum Act {
+    /// The leader makes this many writes.
+    Work(u32),
+    /// The watch of the leader reports the nodes.
+    See,
+    /// The other controller becomes the leader.
+    Switch,
+    Tick,
+    Spec(u8),
+    Fate(u8, Fate),
+    Override(u8, bool),
+    Remove(u8),
+    Join(u8),
+}
+
+fn act() -> impl Strategy<Value = Act> {
+    prop_oneof![
+        8 => (1..6_u32).prop_map(Act::Work),
+        4 => Just(Act::See),
+        2 => Just(Act::Switch),
+        6 => Just(Act::Tick),
+        1 => (0..3_u8).prop_map(Act::Spec),
+        1 => (0..12_u8, prop_oneof![Just(Fate::Fails), Just(Fate::Blocks), (1..5_u32).prop_map(Fate::Applies)]).prop_map(|(node, fate)| Act::Fate(node, fate)),
+        1 => (0..12_u8, any::<bool>()).prop_map(|(node, is_set)| Act::Override(node, is_set)),
+        1 => (0..12_u8).prop_map(Act::Remove),
+        1 => (0..12_u8).prop_map(Act::Join),
+    ]
+}
+
+fn run(acts: Vec<Act>, reaction: &str, budget: u32, failures: u32) {
+    let specs = |number: u8| {
+        let layout = ["serving", "training", "inference"][usize::from(number % 3)];
+        spec(
+            layout,
+            json!({"maxUnavailable": budget, "maxFailures": failures, "onFailure": reaction}),
+        )
+    };
+    let mut cluster = Cluster::new(8);
+    cluster.apply("a", specs(0));
+    let (mut leader, mut other) = (Controller::new(&cluster), Controller::new(&cluster));
+    for act in acts {
+        match act {
+            Act::Work(most) => {
+                leader.work(&mut cluster, most);
+            }
+            Act::See => leader.see_nodes(&cluster),
+            Act::Switch => {
+                std::mem::swap(&mut leader, &mut other);
+                leader.list_policies(&cluster);
+            }
+            Act::Tick => cluster.tick(),
+            Act::Spec(number) => {
+                cluster.apply("a", specs(number));
+                leader.list_policies(&cluster);
+            }
+            Act::Fate(node, fate) => {
+                if let Some(machine) = cluster.machines.get_mut(&format!("node-{node:02}")) {
+                    machine.fate = fate;
+                }
+            }
+            Act::Override(node, is_set) => {
+                let name = format!("node-{node:02}");
+                if cluster.machines.contains_key(&name) {
+                    cluster.label(&name, LAYOUT_LABEL, is_set.then_some("mine"));
+                }
+            }
+            Act::Remove(node) => {
+                let name = format!("node-{node:02}");
+                cluster.machines.remove(&name);
+                cluster.taken_down.remove(&name);
+            }
+            Act::Join(node) => {
+                let name = format!("node-{node:02}");
+                if !cluster.machines.contains_key(&name) {
+                    cluster.join(&name, Fate::Applies(1));
+                }
+            }
+        }
+        assert!(cluster.taken_down.len() <= budget as usize, "{:?}", cluster.taken_down);
+    }
+    cluster.settle();
+    cluster.edit("a", |policy| policy.is_deleting = true);
+    cluster.settle();
+    assert!(cluster.policies.is_empty());
+    for machine in cluster.machines.values() {
+        assert_eq!(
+            (
+                machine.node.labels.get("workload"),
+                machine.node.taints.len(),
+                &machine.node.policy_record
+            ),
+            (None, 0, &None)
+        );
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+
+    #[test]
+    fn p5_budget_holds_and_every_roll_out_ends(
+        acts in prop::collection::vec(act(), 1..120),
+        reaction in prop_oneof![Just("Pause"), Just("RollBack")],
+        budget in 1..4_u32,
+        failures in 0..3_u32,
+    ) {
+        run(acts, reaction, budget, failures);
+    }
+}

@@ -1,0 +1,300 @@
+//! The rules of roll-outs, one by one.
+
+use octavo_fleet::cluster::Readiness;
+use serde_json::json;
+
+use super::cluster::world;
+use super::cluster::{Cluster, Controller, Fate, spec};
+use crate::plan;
+use crate::record::LAYOUT_LABEL;
+
+#[test]
+fn p5_roll_out_reaches_every_node_within_its_budget() {
+    let mut cluster = Cluster::new(7);
+    cluster.apply("a", spec("serving", json!({"maxUnavailable": 2})));
+    let mut largest = 0;
+    for _minute in 0..60 {
+        let mut controller = Controller::new(&cluster);
+        while controller.work(&mut cluster, 1) > 0 {
+            largest = largest.max(cluster.taken_down.len());
+        }
+        cluster.tick();
+    }
+    assert_eq!(largest, 2);
+    assert_eq!(cluster.layouts(), [Some("serving"); 7]);
+    assert_eq!(cluster.state("a"), "Complete");
+    let status = &cluster.policies["a"].status;
+    assert_eq!((status.nodes.selected, status.nodes.updated, status.nodes.applied), (7, 7, 7));
+    let writes = cluster.writes;
+    cluster.settle();
+    assert_eq!(cluster.writes, writes, "an idle policy is written");
+}
+
+#[test]
+fn p5_third_failing_node_stops_the_roll_out_and_a_new_spec_continues_it() {
+    let mut cluster = Cluster::new(10);
+    cluster.apply("a", spec("serving", json!({})));
+    cluster.settle();
+    for name in ["node-02", "node-04", "node-06"] {
+        cluster.machines.get_mut(name).unwrap().fate = Fate::Fails;
+    }
+    cluster.apply("a", spec("training", json!({"maxUnavailable": 4, "maxFailures": 2})));
+    cluster.settle();
+    assert_eq!(cluster.state("a"), "Stopped");
+    let status = cluster.policies["a"].status.clone();
+    assert_eq!(status.failures.len(), 3, "{status:#?}");
+    let changed = cluster.layouts().iter().filter(|layout| **layout == Some("training")).count();
+    assert!(changed < 10, "{changed} nodes were changed");
+    for machine in cluster.machines.values_mut() {
+        machine.fate = Fate::Applies(1);
+    }
+    cluster.apply("a", spec("inference", json!({})));
+    cluster.settle();
+    assert_eq!(
+        (cluster.state("a").as_str(), cluster.layouts()),
+        ("Complete", vec![Some("inference"); 10])
+    );
+}
+
+#[test]
+fn p5_failed_roll_out_returns_to_the_previous_revision() {
+    let mut cluster = Cluster::new(6);
+    cluster.apply("a", spec("serving", json!({})));
+    cluster.settle();
+    let before: Vec<_> = cluster
+        .machines
+        .values()
+        .map(|machine| (machine.node.labels.clone(), machine.node.taints.clone()))
+        .collect();
+    cluster.machines.get_mut("node-02").unwrap().fate = Fate::Fails;
+    cluster.apply("a", spec("training", json!({"onFailure": "RollBack"})));
+    for _minute in 0..10 {
+        let mut controller = Controller::new(&cluster);
+        while controller.work(&mut cluster, u32::MAX) > 0 {}
+        cluster.tick();
+        if cluster.policies["a"].status.stop.is_some() {
+            cluster.machines.get_mut("node-02").unwrap().fate = Fate::Applies(1);
+        }
+    }
+    cluster.settle();
+    let after: Vec<_> = cluster
+        .machines
+        .values()
+        .map(|machine| (machine.node.labels.clone(), machine.node.taints.clone()))
+        .collect();
+    assert_eq!(before, after);
+    assert_eq!(cluster.state("a"), "RolledBack");
+}
+
+#[test]
+fn p5_first_roll_out_that_fails_is_removed_from_the_nodes() {
+    let mut cluster = Cluster::new(4);
+    let before = cluster.machines["node-00"].node.clone();
+    cluster.machines.get_mut("node-01").unwrap().fate = Fate::Fails;
+    cluster.apply("a", spec("serving", json!({"onFailure": "RollBack"})));
+    cluster.settle();
+    assert_eq!(cluster.state("a"), "RolledBack");
+    for machine in cluster.machines.values() {
+        assert_eq!((&machine.node.labels, &machine.node.taints), (&before.labels, &before.taints));
+        assert_eq!(machine.node.policy_record, None);
+    }
+}
+
+#[test]
+fn p5_requested_revision_returns_to_every_changed_node() {
+    let mut cluster = Cluster::new(3);
+    cluster.apply("a", spec("serving", json!({})));
+    cluster.settle();
+    let first = cluster.policies["a"].status.revision.clone();
+    cluster.apply("a", spec("training", json!({})));
+    cluster.settle();
+    cluster.edit("a", |policy| policy.rollback_to = Some("unknown".to_owned()));
+    cluster.settle();
+    let stopped = cluster.policies["a"].status.condition("Stopped").unwrap().clone();
+    assert_eq!((stopped.status.as_str(), stopped.reason.as_str()), ("False", "UnknownRevision"));
+    cluster.edit("a", |policy| policy.rollback_to = Some(first));
+    cluster.settle();
+    assert_eq!(
+        (cluster.state("a").as_str(), cluster.layouts()),
+        ("RolledBack", vec![Some("serving"); 3])
+    );
+}
+
+#[test]
+fn p5_node_with_a_manual_layout_is_left_alone_or_adopted() {
+    let mut cluster = Cluster::new(3);
+    cluster.label("node-00", LAYOUT_LABEL, Some("mine"));
+    cluster.label("node-01", LAYOUT_LABEL, Some("serving"));
+    cluster.apply("a", spec("serving", json!({})));
+    cluster.settle();
+    let status = cluster.policies["a"].status.clone();
+    assert_eq!((status.nodes.overridden, status.nodes.applied), (1, 2));
+    assert_eq!(cluster.machines["node-00"].node.labels.len(), 2);
+    cluster.label("node-02", LAYOUT_LABEL, Some("mine"));
+    cluster.settle();
+    assert_eq!(cluster.policies["a"].status.nodes.overridden, 2);
+    assert_eq!(cluster.layouts(), [Some("mine"), Some("serving"), Some("mine")]);
+    // Without the label, the node returns to the policy.
+    cluster.label("node-02", LAYOUT_LABEL, None);
+    cluster.settle();
+    assert_eq!(cluster.layouts(), [Some("mine"), Some("serving"), Some("serving")]);
+}
+
+#[test]
+fn p5_node_of_two_policies_is_changed_by_neither() {
+    let mut cluster = Cluster::new(2);
+    cluster.apply("a", spec("serving", json!({})));
+    cluster.settle();
+    cluster.apply("b", spec("training", json!({})));
+    cluster.settle();
+    assert_eq!(cluster.layouts(), [Some("serving"); 2]);
+    for name in ["a", "b"] {
+        let conflict = cluster.policies[name].status.condition("Conflict").unwrap().clone();
+        let other = if name == "a" { "b" } else { "a" };
+        assert_eq!(
+            (conflict.status.as_str(), conflict.message.as_str()),
+            ("True", format!("node-00, node-01 selected by: {other}").as_str())
+        );
+    }
+    cluster.edit("a", |policy| policy.is_deleting = true);
+    cluster.settle();
+    assert_eq!((cluster.layouts(), cluster.policies.len()), (vec![Some("training"); 2], 1));
+}
+
+#[test]
+fn p2_deleted_policy_removes_what_it_set_and_nothing_else() {
+    let mut cluster = Cluster::new(2);
+    let before = cluster.machines["node-00"].node.clone();
+    let labels = json!({"nodeSelector": {"matchLabels": {"pool": "a"}}, "nodeLabels": {"tier": "gold"}, "taints": [{"key": "gpu", "effect": "NoSchedule"}]});
+    cluster.apply("a", labels);
+    cluster.settle();
+    assert_eq!(cluster.state("a"), "Complete");
+    cluster.label("node-01", "tier", Some("silver"));
+    cluster.edit("a", |policy| policy.is_deleting = true);
+    cluster.settle();
+    assert!(cluster.policies.is_empty());
+    assert_eq!(cluster.machines["node-00"].node, before);
+    let node = &cluster.machines["node-01"].node;
+    assert_eq!(
+        (node.labels.get("tier").map(String::as_str), node.taints.len()),
+        (Some("silver"), 0)
+    );
+}
+
+#[test]
+fn p5_node_that_leaves_the_selector_is_released() {
+    let mut cluster = Cluster::new(2);
+    cluster.apply("a", spec("serving", json!({})));
+    cluster.settle();
+    cluster.label("node-01", "pool", Some("b"));
+    cluster.settle();
+    let node = &cluster.machines["node-01"].node;
+    assert_eq!((node.labels.len(), node.taints.len(), &node.policy_record), (1, 0, &None));
+    // A record of a policy that was deleted without its finalizer is removed too.
+    cluster.policies.clear();
+    cluster.settle();
+    assert_eq!(cluster.machines["node-00"].node.labels.len(), 1);
+}
+
+#[test]
+fn p5_unavailable_nodes_count_and_nodes_that_are_not_ready_wait() {
+    let mut cluster = Cluster::new(3);
+    cluster.node("node-02").readiness = Readiness::NotReady;
+    cluster.apply("a", spec("serving", json!({})));
+    cluster.settle();
+    assert_eq!(cluster.layouts(), [None; 3]);
+    let waits_for = cluster.policies["a"].status.waits_for.clone().unwrap();
+    assert_eq!(waits_for, "the budget of 1 unavailable nodes; unavailable: node-02");
+    cluster.apply("a", spec("serving", json!({"maxUnavailable": 2})));
+    cluster.settle();
+    assert_eq!(cluster.layouts(), [Some("serving"), Some("serving"), None]);
+    assert_eq!(
+        cluster.policies["a"].status.waits_for.as_deref(),
+        Some("nodes to be ready: node-02")
+    );
+}
+
+#[test]
+fn p5_blocked_node_waits_until_its_deadline() {
+    let mut cluster = Cluster::new(1);
+    cluster.machines.get_mut("node-00").unwrap().fate = Fate::Blocks;
+    cluster.apply("a", spec("serving", json!({"nodeDeadline": "45m"})));
+    for _minute in 0..44 {
+        let mut controller = Controller::new(&cluster);
+        while controller.work(&mut cluster, u32::MAX) > 0 {}
+        cluster.tick();
+    }
+    assert_eq!(cluster.state("a"), "RollingOut");
+    assert_eq!(
+        cluster.policies["a"].status.waits_for.as_deref(),
+        Some("node-00, which is blocked: pod team/train")
+    );
+    cluster.settle();
+    let failures = &cluster.policies["a"].status.failures;
+    assert_eq!(
+        (cluster.state("a").as_str(), failures[0].reason.as_str()),
+        ("Stopped", "deadline-exceeded")
+    );
+}
+
+#[test]
+fn p5_pause_windows_and_paused_delay_waves() {
+    let mut cluster = Cluster::new(2);
+    let rollout = json!({"pause": "10m", "windows": [{"start": "02:00", "duration": "1h"}]});
+    cluster.apply("a", spec("serving", rollout));
+    for minute in 0..180 {
+        let mut controller = Controller::new(&cluster);
+        while controller.work(&mut cluster, u32::MAX) > 0 {}
+        let changed = cluster.layouts().iter().flatten().count();
+        let expected = if minute < 120 {
+            0
+        } else if minute < 131 {
+            1
+        } else {
+            2
+        };
+        assert_eq!(changed, expected, "minute {minute}: {:#?}", cluster.policies["a"].status);
+        cluster.tick();
+    }
+    cluster.apply("a", spec("training", json!({"paused": true})));
+    cluster.settle();
+    assert_eq!(
+        (cluster.state("a").as_str(), cluster.layouts()),
+        ("Paused", vec![Some("serving"); 2])
+    );
+}
+
+#[test]
+fn i12_invalid_and_infeasible_policies_change_nothing() {
+    let mut cluster = Cluster::new(2);
+    cluster.apply("a", json!({"nodeSelector": {"matchLabels": {"pool": "a"}}, "nodeLabels": {"octavo.dev/x": "1"}}));
+    cluster.settle();
+    assert_eq!((cluster.state("a").as_str(), cluster.layouts()), ("Refused", vec![None; 2]));
+    let accepted = cluster.policies["a"].status.condition("Accepted").unwrap().clone();
+    assert_eq!((accepted.status.as_str(), accepted.reason.as_str()), ("False", "Invalid"));
+}
+
+#[test]
+fn p5_plan_shows_free_nodes_first_in_waves_of_the_budget() {
+    let mut cluster = Cluster::new(5);
+    cluster.node("node-03").readiness = Readiness::NotReady;
+    cluster.label("node-04", LAYOUT_LABEL, Some("mine"));
+    cluster.apply("a", spec("serving", json!({"maxUnavailable": 3})));
+    cluster.tick();
+    let policies: Vec<_> = cluster.policies.values().cloned().collect();
+    let nodes: Vec<_> = cluster.machines.values().map(|machine| machine.node.clone()).collect();
+    let mut world = world(&policies, &nodes, cluster.now);
+    world.nodes.get_mut("node-00").unwrap().in_use = Some(4);
+    let planned = plan(&world, &policies[0]);
+    let waves: Vec<Vec<&str>> = planned
+        .waves
+        .iter()
+        .map(|wave| wave.iter().map(|node| node.name.as_str()).collect())
+        .collect();
+    assert_eq!(waves, [vec!["node-01", "node-02"], vec!["node-00"]]);
+    assert_eq!(
+        (planned.unavailable, planned.overridden),
+        (vec!["node-03".to_owned()], vec!["node-04".to_owned()])
+    );
+    assert_eq!(planned.waiting[0].name, "node-03");
+}

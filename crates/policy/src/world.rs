@@ -1,0 +1,178 @@
+//! Policies and nodes at one moment: which policy selects which nodes, and which of them it may change.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+
+use crate::change::{self, NodePatch, Owner};
+use crate::node::PolicyNode;
+use crate::record::{LAYOUT_LABEL, Record};
+use crate::spec::PolicySpec;
+use crate::status::{Content, PolicyStatus, StopAction};
+
+/// A policy as the API server stores it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Policy {
+    /// Name.
+    pub name: String,
+    /// UID.
+    pub uid: String,
+    /// Resource version.
+    pub version: String,
+    /// Generation of the spec.
+    pub generation: i64,
+    /// Time of its creation.
+    pub created: Option<Timestamp>,
+    /// Whether it is being deleted.
+    pub is_deleting: bool,
+    /// Whether it has the controller's finalizer.
+    pub has_finalizer: bool,
+    /// Requested earlier revision.
+    pub rollback_to: Option<String>,
+    /// Desired state, or the reason why it cannot be read.
+    pub spec: Result<PolicySpec, String>,
+    /// Observed state.
+    pub status: PolicyStatus,
+}
+
+/// All policies and nodes at one moment.
+#[derive(Debug)]
+pub struct World<'a> {
+    /// The policies.
+    pub policies: &'a [Policy],
+    /// The nodes by name.
+    pub nodes: BTreeMap<&'a str, PolicyNode<'a>>,
+    /// Policies whose layout is infeasible on a selected type, with the explanation.
+    pub infeasible: BTreeMap<String, String>,
+    /// Current time.
+    pub now: Timestamp,
+}
+
+/// Relation of a policy to a selected node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// The policy may change the node.
+    Managed,
+    /// Another policy selects the node too.
+    Conflicting,
+    /// Another user or program chose the layout, or changed the record.
+    Overridden,
+    /// Another policy has not removed its record yet.
+    Occupied,
+}
+
+/// State that the policy gives to nodes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Target<'a> {
+    /// This content.
+    Content(&'a Content),
+    /// Nothing: the record and what it names are removed.
+    Nothing,
+}
+
+impl Policy {
+    /// Returns whether the policy selects the node.
+    pub fn selects(&self, node: &PolicyNode<'_>) -> bool {
+        let spec = self.spec.as_ref().ok().filter(|_| !self.is_deleting);
+        spec.is_some_and(|spec| spec.node_selector.matches(&node.node.labels))
+    }
+
+    /// State that nodes get; `None` if no revision was accepted yet.
+    pub(crate) fn target(&self) -> Option<Target<'_>> {
+        let status = &self.status;
+        if status.stop.as_ref().is_some_and(|stop| stop.action == StopAction::Remove) {
+            return Some(Target::Nothing);
+        }
+        status.content(&status.revision).map(Target::Content)
+    }
+
+    fn owner(&self) -> Owner<'_> {
+        Owner {
+            policy: &self.name,
+            uid: &self.uid,
+            revision: &self.status.revision,
+            rollout: self.status.rollout,
+        }
+    }
+
+    /// Patch that gives the node the target; `None` if nothing differs.
+    pub(crate) fn patch(&self, node: &PolicyNode<'_>, now: Timestamp) -> Option<NodePatch> {
+        match self.target()? {
+            Target::Content(content) => {
+                let is_in_wave = self.status.updating.iter().any(|name| name == node.name());
+                change::update(node, self.owner(), content, is_in_wave, now)
+            }
+            Target::Nothing => node.record.of(&self.uid).map(|_| change::release(node)),
+        }
+    }
+}
+
+impl World<'_> {
+    /// Relation of a policy to a node that it selects.
+    pub(crate) fn standing(&self, policy: &Policy, node: &PolicyNode<'_>) -> Standing {
+        if self.rivals(policy, node).next().is_some() {
+            return Standing::Conflicting;
+        }
+        match &node.record {
+            Record::Invalid => Standing::Overridden,
+            Record::Valid(record) if record.uid != policy.uid => Standing::Occupied,
+            Record::Valid(_) | Record::Absent if is_overridden(policy, node) => {
+                Standing::Overridden
+            }
+            Record::Valid(_) | Record::Absent => Standing::Managed,
+        }
+    }
+
+    /// Other policies that select the node.
+    pub(crate) fn rivals(
+        &self,
+        policy: &Policy,
+        node: &PolicyNode<'_>,
+    ) -> impl Iterator<Item = &Policy> {
+        self.policies.iter().filter(move |other| other.uid != policy.uid && other.selects(node))
+    }
+
+    /// Returns whether the policy must remove its record from the node: it is being deleted, or no longer selects the node.
+    pub(crate) fn must_release(policy: &Policy, node: &PolicyNode<'_>) -> bool {
+        // An unreadable spec selects nothing, but its nodes stay as they are.
+        let is_known = policy.is_deleting || policy.spec.is_ok();
+        node.record.of(&policy.uid).is_some() && is_known && !policy.selects(node)
+    }
+
+    /// The patch that the policy may apply to this node now; `None` if it may not change it or if nothing differs.
+    ///
+    /// The controller calls it with the node that it has just read, so a decision about an older state has no effect.
+    pub fn patch(&self, policy: &Policy, node: &PolicyNode<'_>) -> Option<NodePatch> {
+        // A later roll-out changed the node, so this view of the policy is outdated.
+        if node.record.of(&policy.uid).is_some_and(|record| record.rollout > policy.status.rollout)
+        {
+            return None;
+        }
+        if Self::must_release(policy, node) {
+            return Some(change::release(node));
+        }
+        let is_in_wave = policy.status.updating.iter().any(|name| name == node.name());
+        let may_change =
+            is_in_wave && policy.selects(node) && self.standing(policy, node) == Standing::Managed;
+        may_change.then(|| policy.patch(node, self.now)).flatten()
+    }
+}
+
+/// Removes a record whose policy does not exist.
+pub fn release_orphan(node: &PolicyNode<'_>) -> NodePatch {
+    change::release(node)
+}
+
+/// Returns whether the label of the layout has a value that neither the record nor the target names. Without the label, the policy
+/// sets it.
+fn is_overridden(policy: &Policy, node: &PolicyNode<'_>) -> bool {
+    let Some(chosen) = node.node.labels.get(LAYOUT_LABEL) else { return false };
+    let recorded = node.record.valid().and_then(|record| record.layout.as_ref());
+    let wanted = match policy.target() {
+        Some(Target::Content(content)) => content.layout.as_ref(),
+        Some(Target::Nothing) => None,
+        None => policy.spec.as_ref().ok().and_then(|spec| spec.layout.as_ref()),
+    };
+    let is_unmanaged = recorded.is_none() && wanted.is_none();
+    recorded != Some(chosen) && wanted != Some(chosen) && !is_unmanaged
+}

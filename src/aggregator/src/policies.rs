@@ -1,0 +1,328 @@
+//! Executes the decisions of `octavo_policy`: the only writer of policies and of what they set on nodes.
+//!
+//! ```text
+//!  PolicyView: policies, nodes --+
+//!  FleetView: use of devices ----+--> octavo_policy::next --> steps --> API server
+//!  Lease: leader election ----------------------------------------^
+//! ```
+//!
+//! Without the Lease, nothing is written. A new leader lists the policies first, because their status is the memory of its predecessor.
+//! The watch of the nodes may lag behind: every node is read before it is changed, and counts as changed from the time at which the
+//! status names it.
+
+mod memory;
+mod metrics;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use octavo_fleet::cluster::ClusterSnapshot;
+use octavo_kube::lease::{LeadershipHandle, LeaseHolder};
+use octavo_kube::policies::{PolicyClient, PolicyRequestError};
+use octavo_node::node_object::write_backoff::WriteBackoff;
+use octavo_policy::{
+    Decision, Policy, PolicyNode, PolicyState, PolicyStatus, Step, next, release_orphan,
+};
+use octavo_store::policies::{FeasibilityCache, PolicyView, world};
+use octavo_store::view::FleetView;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep, timeout};
+use tracing::{debug, info, warn};
+
+use self::memory::Memory;
+pub use self::metrics::register;
+use crate::settings::WorkloadSettings;
+
+/// Name of the Lease.
+const LEASE_NAME: &str = "octavo-policies";
+/// Interval between two decisions, so that changes in quick succession are combined.
+const MIN_INTERVAL: Duration = Duration::from_millis(500);
+/// Maximum time between two decisions: the use of devices has no notification here.
+const MAX_INTERVAL: Duration = Duration::from_secs(15);
+
+/// Controller of the policies.
+#[derive(Debug)]
+pub struct PolicyController {
+    client: PolicyClient,
+    policies: PolicyView,
+    view: FleetView,
+    lead: LeadershipHandle,
+    holder: LeaseHolder,
+}
+
+/// State while the Lease is held.
+struct Leader<'a> {
+    client: &'a PolicyClient,
+    policies: PolicyView,
+    view: &'a FleetView,
+    lead: LeadershipHandle,
+    memory: Memory,
+    feasibility: FeasibilityCache,
+    began: Instant,
+    pace: WriteBackoff<()>,
+    last_error: Option<String>,
+}
+
+impl PolicyController {
+    /// Creates a controller. Sends no request before it runs.
+    pub fn new(
+        client: PolicyClient,
+        policies: PolicyView,
+        view: FleetView,
+        settings: &WorkloadSettings,
+    ) -> Self {
+        let place = (settings.lease_namespace.as_str(), LEASE_NAME);
+        let (lead, holder) = LeaseHolder::new(client.client(), place, &settings.holder_prefix);
+        Self { client, policies, view, lead, holder }
+    }
+
+    /// Runs until `stop`, and then releases the Lease.
+    pub async fn run(self, stop: watch::Receiver<bool>) {
+        let Self { client, policies, view, mut lead, holder } = self;
+        let write = async {
+            loop {
+                if lead.until().is_some() {
+                    let mut leader = Leader::new(&client, policies.clone(), &view, lead.clone());
+                    tokio::select! {
+                        biased;
+                        () = lead.lost() => {}
+                        () = leader.run() => {}
+                    }
+                } else if !lead.changed().await {
+                    return;
+                }
+            }
+        };
+        // The holder announces the end of all writing before it releases the Lease.
+        tokio::join!(holder.run(stop), write);
+    }
+}
+
+impl<'a> Leader<'a> {
+    fn new(
+        client: &'a PolicyClient,
+        policies: PolicyView,
+        view: &'a FleetView,
+        lead: LeadershipHandle,
+    ) -> Self {
+        Self {
+            client,
+            policies,
+            view,
+            lead,
+            memory: Memory::default(),
+            feasibility: FeasibilityCache::default(),
+            began: Instant::now(),
+            pace: WriteBackoff::default(),
+            last_error: None,
+        }
+    }
+
+    /// Runs until the policies are no longer watched. Dropping it cancels a request in progress.
+    async fn run(&mut self) {
+        while !self.begin().await {
+            sleep(self.wait()).await;
+        }
+        loop {
+            let wake_at = self.work().await;
+            // Combines the changes that follow one another.
+            sleep(MIN_INTERVAL.max(self.wait())).await;
+            let until_wake = wake_at.map_or(MAX_INTERVAL, |at| {
+                Duration::try_from(at.duration_since(Timestamp::now())).unwrap_or_default()
+            });
+            match timeout(until_wake.min(MAX_INTERVAL), self.policies.changed()).await {
+                Ok(false) => return,
+                Ok(true) | Err(_) => {}
+            }
+        }
+    }
+
+    /// Delay after a failure.
+    fn wait(&self) -> Duration {
+        self.pace.wait(self.began.elapsed(), &()).unwrap_or_default()
+    }
+
+    /// Reads the memory of the predecessor. Returns whether everything that a decision needs is known.
+    async fn begin(&mut self) -> bool {
+        // Before the agents have reported, the use and the types of their nodes are unknown.
+        let is_known =
+            self.view.startup().is_none() && self.policies.cluster().current_at.is_some();
+        if !is_known || self.policies.known().presence.is_none() {
+            sleep(MIN_INTERVAL).await;
+            return false;
+        }
+        match self.client.list().await {
+            Ok(listed) => {
+                self.record_success();
+                self.memory.begin(listed);
+                true
+            }
+            Err(error) => {
+                self.record_failure(&error);
+                false
+            }
+        }
+    }
+
+    /// Decides and writes until nothing is left to do. Returns when time alone leads to another decision.
+    async fn work(&mut self) -> Option<Timestamp> {
+        loop {
+            let (policies, decision) = self.decide();
+            let mut is_changed = false;
+            for step in decision.steps {
+                if self.lead.until().is_none() || !self.wait().is_zero() {
+                    return decision.wake_at;
+                }
+                match self.execute(&policies, &step).await {
+                    Ok(written) => {
+                        is_changed |= written;
+                        self.record_success();
+                    }
+                    Err(error) if error.is_outdated() => {
+                        debug!(%error, "object changed in the meantime")
+                    }
+                    Err(error) => {
+                        self.record_failure(&error);
+                        if !error.is_refusal() {
+                            return decision.wake_at;
+                        }
+                    }
+                }
+            }
+            if !is_changed {
+                return decision.wake_at;
+            }
+        }
+    }
+
+    fn decide(&mut self) -> (Vec<Policy>, Decision) {
+        let cluster = self.policies.cluster();
+        let (policies, snapshot) = self.memory.current(&self.policies.known(), &cluster.snapshot);
+        let fleet = self.view.fleet();
+        let fleet = (&fleet, self.view.clock().now());
+        let infeasible =
+            self.feasibility.infeasible(&policies, &snapshot, &self.view.layouts(), fleet);
+        let decision = next(&world(&policies, &snapshot, fleet, infeasible));
+        (policies, decision)
+    }
+
+    /// Executes a step. Returns whether something was written.
+    async fn execute(
+        &mut self,
+        policies: &[Policy],
+        step: &Step,
+    ) -> Result<bool, PolicyRequestError> {
+        let named = |name: &str| policies.iter().find(|policy| policy.name == name);
+        match step {
+            Step::AddFinalizer { policy } | Step::RemoveFinalizer { policy } => {
+                let Some(policy) = named(policy) else { return Ok(false) };
+                let is_set = matches!(step, Step::AddFinalizer { .. });
+                let written = self.client.set_finalizer(policy, is_set).await?;
+                info!(policy = %policy.name, is_set, "finalizer of an accelerator policy changed");
+                self.memory.record_policy(written);
+                Ok(true)
+            }
+            Step::WriteStatus { policy, status } => {
+                let Some(policy) = named(policy) else { return Ok(false) };
+                let written = self.client.write_status(policy, status).await?;
+                self.memory.record_policy(written);
+                self.announce(policy, status).await;
+                Ok(true)
+            }
+            Step::ChangeNode { policy, node } => {
+                let Some(policy) = named(policy) else { return Ok(false) };
+                self.change(policies, policy, node).await
+            }
+            Step::ReleaseOrphan { policy, uid, node } => {
+                if self.client.exists(policy, uid).await? {
+                    return Ok(false);
+                }
+                let Some((fresh, version)) = self.client.read_node(node).await? else {
+                    return Ok(false);
+                };
+                let orphan = PolicyNode::new(&fresh, None);
+                if orphan.record.of(uid).is_none() {
+                    return Ok(false);
+                }
+                info!(%node, %policy, "removing the record of a policy that does not exist");
+                let patch = release_orphan(&orphan);
+                let written = self.client.patch_node(node, &version, &patch).await?;
+                self.memory.record_node(written);
+                Ok(true)
+            }
+        }
+    }
+
+    /// Reads a node, and writes what the policy changes about it now.
+    async fn change(
+        &mut self,
+        policies: &[Policy],
+        policy: &Policy,
+        node: &str,
+    ) -> Result<bool, PolicyRequestError> {
+        let Some((fresh, version)) = self.client.read_node(node).await? else { return Ok(false) };
+        let fleet = self.view.fleet();
+        let snapshot = ClusterSnapshot::new([fresh], []);
+        let moment = self.view.clock().now();
+        let now = world(policies, &snapshot, (&fleet, moment), BTreeMap::new());
+        let patch = now.nodes.get(node).and_then(|fresh| now.patch(policy, fresh));
+        let Some(patch) = patch.filter(|_| self.lead.until().is_some()) else { return Ok(false) };
+        let written = self.client.patch_node(node, &version, &patch).await?;
+        let revision = patch.record.as_ref().map_or("none", |record| record.revision.as_str());
+        info!(%node, policy = %policy.name, revision, "node changed by an accelerator policy");
+        self.memory.record_node(written);
+        Ok(true)
+    }
+
+    /// Creates an event if the state of a policy differs. The status has the same information, so a lost event is not repeated.
+    async fn announce(&self, before: &Policy, status: &PolicyStatus) {
+        let (old, new) = (before.status.state, status.state);
+        if old == new || new == PolicyState::Unknown {
+            return;
+        }
+        let is_warning = matches!(
+            new,
+            PolicyState::Refused
+                | PolicyState::Stopped
+                | PolicyState::Conflict
+                | PolicyState::RollingBack
+        );
+        let why = match (&status.stop, status.condition("Accepted")) {
+            (Some(stop), _) => stop.message.clone(),
+            (None, Some(accepted)) if accepted.status == "False" => accepted.message.clone(),
+            (None, _) => status
+                .waits_for
+                .as_ref()
+                .map(|what| format!("waits for {what}"))
+                .unwrap_or_default(),
+        };
+        let nodes = status.nodes;
+        let message = format!(
+            "revision {}: {} of {} nodes applied; {why}",
+            status.revision, nodes.applied, nodes.selected
+        );
+        let message = message.trim_end_matches("; ");
+        info!(policy = %before.name, state = %new, %message, "accelerator policy");
+        if let Err(error) = self.client.create_event(before, new.into(), message, is_warning).await
+        {
+            debug!(%error, "event not created");
+        }
+    }
+
+    fn record_success(&mut self) {
+        self.pace = WriteBackoff::default();
+        if self.last_error.take().is_some() {
+            info!("the API server accepts the changes of accelerator policies again");
+        }
+    }
+
+    fn record_failure(&mut self, error: &PolicyRequestError) {
+        self.pace.record_failure(self.began.elapsed(), error.retry_after());
+        let text = error.to_string();
+        if self.last_error.as_ref() != Some(&text) {
+            warn!(error = %text, "change of an accelerator policy failed; retrying");
+            self.last_error = Some(text);
+        }
+    }
+}

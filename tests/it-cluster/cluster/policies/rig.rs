@@ -1,0 +1,231 @@
+//! A pool of Node objects, whose agents the test plays, and the aggregator.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use k8s_openapi::api::core::v1::Node;
+use kube::Api as Client;
+use kube::api::{ListParams, Patch, PatchParams, PostParams};
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+
+use crate::cluster::Api;
+use crate::process::Aggregator;
+use crate::time_limits::{until, until_async};
+
+pub(super) const LAYOUT: &str = "octavo.dev/layout";
+pub(super) const RECORD: &str = "octavo.dev/policy";
+const STATUS: &str = "octavo.dev/status";
+
+/// An API server with the custom resource definition and nodes with the label `pool=a`.
+pub(super) struct Pool {
+    pub(super) api: Api,
+    nodes: Client<Node>,
+    /// Nodes whose layout fails.
+    pub(super) failing: BTreeSet<String>,
+    /// Largest number of nodes seen with a layout that was not applied.
+    pub(super) largest: usize,
+}
+
+/// Installs the definition and waits until it is served.
+pub(super) fn install(api: &Api) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("deploy/chart/octavo/files/acceleratorpolicies.yaml");
+    api.apply(&fs::read_to_string(path).unwrap());
+    api.kubectl(&["wait", "--for=condition=Established", "crd", "--all", "--timeout=300s"]);
+}
+
+impl Pool {
+    pub(super) async fn new(count: usize) -> Self {
+        let api = Api::fresh();
+        install(&api);
+        api.kubectl(&["create", "namespace", "octavo-system"]);
+        let nodes: Client<Node> = Client::all(api.client());
+        let mut creating = JoinSet::new();
+        for number in 0..count {
+            let nodes = nodes.clone();
+            creating.spawn(async move {
+                let node: Node = serde_json::from_value(node(number)).unwrap();
+                let created = nodes.create(&PostParams::default(), &node).await.unwrap();
+                // Every new node gets a taint until a controller removes it, and there is none.
+                let patch = Patch::Merge(json!({"spec": {"taints": null}}));
+                nodes
+                    .patch(&created.metadata.name.unwrap(), &PatchParams::default(), &patch)
+                    .await
+                    .unwrap();
+            });
+        }
+        creating.join_all().await;
+        Self { api, nodes, failing: BTreeSet::new(), largest: 0 }
+    }
+
+    pub(super) fn aggregator(&self) -> Aggregator {
+        self.aggregator_of(self.api.kubeconfig())
+    }
+
+    pub(super) fn aggregator_of(&self, kubeconfig: &Path) -> Aggregator {
+        let kubeconfig = format!("--kubeconfig={}", kubeconfig.display());
+        Aggregator::start(&[
+            "--plaintext",
+            "--follow-cluster",
+            "--policies",
+            "--log-level=debug",
+            &kubeconfig,
+        ])
+    }
+
+    /// Creates or changes a policy.
+    pub(super) fn apply(&self, name: &str, spec: &Value) {
+        self.api.apply(&policy(name, spec).to_string());
+    }
+
+    pub(super) fn status(&self, name: &str) -> Value {
+        let get = ["get", "acceleratorpolicy", name, "-o", "json"];
+        let policy: Value = serde_json::from_str(&self.api.kubectl(&get)).unwrap();
+        policy["status"].clone()
+    }
+
+    /// Waits for the state of a policy, while the nodes apply their layouts within this budget.
+    pub(super) async fn await_state(&mut self, name: &str, state: &str, budget: usize) -> Value {
+        let policies = self.api.client();
+        let path = format!("/apis/octavo.dev/v1alpha1/acceleratorpolicies/{name}");
+        let read = async || {
+            self.act(budget, usize::MAX).await;
+            let request = axum::http::Request::get(&path).body(Vec::new()).unwrap();
+            let policy: Value = policies.request(request).await.unwrap();
+            policy
+        };
+        let policy = until_async(&format!("policy {name} is {state}"), read, |policy| {
+            policy["status"]["state"] == state
+                && policy["status"]["observedGeneration"] == policy["metadata"]["generation"]
+        });
+        policy.await["status"].clone()
+    }
+
+    pub(super) async fn nodes(&self) -> Vec<Node> {
+        self.nodes.list(&ListParams::default()).await.unwrap().items
+    }
+
+    /// Lets at most this many agents report the chosen layout. Checks that no more nodes than the budget have a layout that is not
+    /// applied: only this function applies layouts, so it sees every such node.
+    pub(super) async fn act(&mut self, budget: usize, most: usize) {
+        let all = self.nodes().await;
+        let down: Vec<&Node> = all.iter().filter(|node| !is_applied(node)).collect();
+        let names: Vec<&str> = down.iter().map(|node| name(node)).collect();
+        assert!(down.len() <= budget, "{names:?} are unavailable, the budget is {budget}");
+        self.largest = self.largest.max(down.len());
+        let mut reporting = JoinSet::new();
+        for node in all.iter().filter(|node| !is_reported(node)).take(most) {
+            let word = if self.failing.contains(name(node)) { "failed" } else { "applied" };
+            let status = json!({"layout": label(node, LAYOUT), "state": word, "devices": []});
+            let patch = json!({"metadata": {"annotations": {STATUS: status.to_string()}}});
+            let (nodes, name) = (self.nodes.clone(), name(node).to_owned());
+            reporting.spawn(async move {
+                nodes.patch(&name, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
+            });
+        }
+        reporting.join_all().await;
+    }
+
+    /// Names of the nodes with this layout.
+    pub(super) async fn with_layout(&self, layout: &str) -> Vec<String> {
+        let all = self.nodes().await;
+        all.iter()
+            .filter(|node| label(node, LAYOUT) == Some(layout))
+            .map(|node| name(node).to_owned())
+            .collect()
+    }
+
+    /// Labels, taints and record of every node are complete or absent.
+    pub(super) async fn check_records(&self) {
+        for node in self.nodes().await {
+            let record = node.metadata.annotations.as_ref().and_then(|all| all.get(RECORD));
+            let record: Value =
+                record.map_or(Value::Null, |text| serde_json::from_str(text).unwrap());
+            assert_eq!(record["layout"].as_str(), label(&node, LAYOUT), "{}", name(&node));
+            assert_eq!(
+                record["labels"]["workload-type"].as_str(),
+                label(&node, "workload-type"),
+                "{}",
+                name(&node)
+            );
+            let taints = node.spec.and_then(|spec| spec.taints).unwrap_or_default();
+            assert_eq!(record["taints"].as_array().map_or(0, Vec::len), taints.len());
+        }
+    }
+
+    /// No node has a record.
+    pub(super) async fn check_record_of_none(&self) {
+        for node in self.nodes().await {
+            let annotations = node.metadata.annotations.unwrap_or_default();
+            assert_eq!(annotations.get(RECORD), None);
+        }
+    }
+
+    /// Requests of the aggregator by verb and resource, from the audit log.
+    pub(super) fn requests(&self, verb: &str, resource: &str) -> usize {
+        let log = self.api.audit();
+        let of = |event: &&Value| {
+            let agent = event["userAgent"].as_str().unwrap_or_default();
+            event["verb"] == verb
+                && event["objectRef"]["resource"] == resource
+                && agent.starts_with("octavo-aggregator")
+        };
+        log.iter().filter(of).count()
+    }
+}
+
+pub(super) fn policy(name: &str, spec: &Value) -> Value {
+    json!({"apiVersion": "octavo.dev/v1alpha1", "kind": "AcceleratorPolicy", "metadata": {"name": name}, "spec": spec})
+}
+
+/// A spec for all nodes of the pool.
+pub(super) fn spec(layout: &str, rollout: &Value) -> Value {
+    json!({
+        "nodeSelector": {"matchLabels": {"pool": "a"}},
+        "layout": layout,
+        "nodeLabels": {"workload-type": layout},
+        "taints": [{"key": "nvidia.com/gpu", "value": "true", "effect": "NoSchedule"}],
+        "rollout": rollout,
+    })
+}
+
+fn node(number: usize) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Node",
+        "metadata": {"name": format!("gpu-{number:03}"), "labels": {"pool": "a"}},
+        "status": {"conditions": [{
+            "type": "Ready", "status": "True", "reason": "Test", "message": "there is no machine",
+            "lastHeartbeatTime": "2026-01-01T00:00:00Z", "lastTransitionTime": "2026-01-01T00:00:00Z",
+        }]},
+    })
+}
+
+pub(super) fn name(node: &Node) -> &str {
+    node.metadata.name.as_deref().unwrap()
+}
+
+pub(super) fn label<'a>(node: &'a Node, key: &str) -> Option<&'a str> {
+    node.metadata.labels.as_ref()?.get(key).map(String::as_str)
+}
+
+fn report(node: &Node) -> Value {
+    let text = node.metadata.annotations.as_ref().and_then(|all| all.get(STATUS));
+    text.map_or(Value::Null, |text| serde_json::from_str(text).unwrap())
+}
+
+fn is_reported(node: &Node) -> bool {
+    report(node)["layout"].as_str() == label(node, LAYOUT)
+}
+
+fn is_applied(node: &Node) -> bool {
+    label(node, LAYOUT)
+        .is_none_or(|layout| report(node)["layout"] == layout && report(node)["state"] == "applied")
+}
+
+/// Waits until no policy exists.
+pub(super) fn await_deletion(api: &Api) {
+    let list = || api.kubectl(&["get", "acceleratorpolicies", "-o", "name"]);
+    until("no policy exists", list, |names| names.trim().is_empty());
+}

@@ -1,0 +1,96 @@
+//! Roll-outs, stops, rollbacks, overrides, conflicts and deletion.
+
+use serde_json::json;
+
+use super::rig::{LAYOUT, Pool, await_deletion, label, spec};
+
+#[tokio::test]
+async fn p5_policy_is_rolled_out_within_its_budget_and_stops_and_rolls_back() {
+    let mut pool = Pool::new(30).await;
+    let _aggregator = pool.aggregator();
+    pool.apply("serving", &spec("serving", &json!({"maxUnavailable": "10%"})));
+    let status = pool.await_state("serving", "Complete", 3).await;
+    assert_eq!(
+        (&status["nodes"]["selected"], &status["nodes"]["applied"]),
+        (&json!(30), &json!(30))
+    );
+    assert_eq!(pool.largest, 3);
+    pool.check_records().await;
+    let events = pool.api.kubectl(&[
+        "get",
+        "events",
+        "--field-selector=involvedObject.name=serving",
+        "-o=jsonpath={.items[*].reason}",
+    ]);
+    assert!(events.contains("RollingOut") && events.contains("Complete"), "{events}");
+
+    // An idle policy is not written.
+    let writes = |pool: &Pool| {
+        pool.requests("patch", "acceleratorpolicies") + pool.requests("patch", "nodes")
+    };
+    let before = writes(&pool);
+    let list = pool.requests("get", "nodes");
+    pool.act(0, 0).await;
+    assert_eq!((writes(&pool), pool.requests("get", "nodes")), (before, list));
+
+    // The third failing node stops the roll-out.
+    pool.failing = ["gpu-001", "gpu-003", "gpu-005"].map(str::to_owned).into();
+    pool.apply("serving", &spec("training", &json!({"maxUnavailable": 4, "maxFailures": 2})));
+    let status = pool.await_state("serving", "Stopped", 4).await;
+    assert_eq!(status["failures"].as_array().unwrap().len(), 3, "{status:#}");
+    assert!(pool.with_layout("training").await.len() < 15);
+
+    // Another spec continues, and a failure returns the changed nodes to the previous revision.
+    pool.failing.clear();
+    pool.apply("serving", &spec("serving", &json!({"maxUnavailable": 4})));
+    pool.await_state("serving", "Complete", 4).await;
+    assert_eq!(pool.with_layout("serving").await.len(), 30);
+    pool.failing = ["gpu-002".to_owned()].into();
+    pool.apply(
+        "serving",
+        &spec("training", &json!({"maxUnavailable": 2, "onFailure": "RollBack"})),
+    );
+    pool.await_state("serving", "RollingBack", 2).await;
+    pool.failing.clear();
+    let status = pool.await_state("serving", "RolledBack", 2).await;
+    assert_eq!(status["stop"]["reason"], "TooManyFailures");
+    assert_eq!(pool.with_layout("serving").await.len(), 30);
+    pool.check_records().await;
+}
+
+#[tokio::test]
+async fn p2_overridden_and_conflicting_nodes_are_left_alone_and_deletion_removes_everything() {
+    let mut pool = Pool::new(4).await;
+    pool.api.kubectl(&["label", "node", "gpu-000", "octavo.dev/layout=mine"]);
+    let _aggregator = pool.aggregator();
+    pool.apply("a", &spec("serving", &json!({"maxUnavailable": 4})));
+    let status = pool.await_state("a", "Complete", 4).await;
+    assert_eq!(
+        (&status["nodes"]["overridden"], &status["nodes"]["applied"]),
+        (&json!(1), &json!(3))
+    );
+    let mut other = spec("training", &json!({}));
+    other["nodeSelector"] = json!({"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "DoesNotExist"}]});
+    pool.apply("b", &other);
+    let status = pool.await_state("b", "Conflict", 4).await;
+    assert_eq!(status["nodes"]["conflicting"], 4);
+    let conflict = status["conditions"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|one| one["type"] == "Conflict")
+        .unwrap();
+    assert!(conflict["message"].as_str().unwrap().ends_with("selected by: a"), "{conflict}");
+    assert_eq!(
+        (pool.with_layout("serving").await.len(), pool.with_layout("training").await.len()),
+        (3, 0)
+    );
+    pool.api.kubectl(&["delete", "acceleratorpolicy", "a", "b", "--wait=false"]);
+    await_deletion(&pool.api);
+    for node in pool.nodes().await {
+        let labels = node.metadata.labels.clone().unwrap();
+        assert!(labels.len() == 1 || label(&node, LAYOUT) == Some("mine"), "{labels:?}");
+        assert_eq!(node.spec.unwrap().taints, None);
+    }
+    pool.check_record_of_none().await;
+}
