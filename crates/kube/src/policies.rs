@@ -26,7 +26,7 @@ use crate::hardware_profiles::Presence;
 pub struct KnownPolicies {
     /// The policies by name.
     pub all: BTreeMap<String, Arc<Policy>>,
-    /// Whether the cluster has the kind; `None` before the first list.
+    /// Presence of the kind in the cluster; `None` before the first list.
     pub presence: Option<Presence>,
     /// Reason why the policies may be outdated.
     pub error: Option<String>,

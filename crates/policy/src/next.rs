@@ -112,10 +112,10 @@ fn refusal(world: &World<'_>, policy: &Policy) -> Option<conditions::Refusal> {
     if !problems.is_empty() {
         return Some(conditions::Refusal::Invalid(problems.join("; ")));
     }
-    world
-        .infeasible
-        .get(&policy.name)
-        .map(|message| conditions::Refusal::Infeasible(message.clone()))
+    // A rollback away from an infeasible layout continues.
+    let is_stopped = policy.status.stop.is_some() && policy.status.observed_generation == policy.generation;
+    let infeasible = world.infeasible.get(&policy.name).filter(|_| !is_stopped);
+    infeasible.map(|message| conditions::Refusal::Infeasible(message.clone()))
 }
 
 /// Earliest time at which a window opens, a pause ends or a node exceeds its deadline.

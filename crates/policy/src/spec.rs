@@ -65,7 +65,7 @@ pub struct Rollout {
     pub on_failure: OnFailure,
     /// Time after which a node whose layout is not applied has failed.
     pub node_deadline: Period,
-    /// Whether no further nodes are changed.
+    /// True if no further nodes are changed.
     pub paused: bool,
 }
 

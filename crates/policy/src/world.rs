@@ -23,9 +23,9 @@ pub struct Policy {
     pub generation: i64,
     /// Time of its creation.
     pub created: Option<Timestamp>,
-    /// Whether it is being deleted.
+    /// True if it is being deleted.
     pub is_deleting: bool,
-    /// Whether it has the controller's finalizer.
+    /// True if it has the controller's finalizer.
     pub has_finalizer: bool,
     /// Requested earlier revision.
     pub rollback_to: Option<String>,

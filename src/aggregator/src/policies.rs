@@ -168,6 +168,10 @@ impl<'a> Leader<'a> {
     /// Decides and writes until nothing is left to do. Returns when time alone leads to another decision.
     async fn work(&mut self) -> Option<Timestamp> {
         loop {
+            // An interrupted watch can hide unavailable nodes and a changed spec.
+            if self.policies.cluster().error.is_some() || self.policies.known().error.is_some() {
+                return None;
+            }
             let (policies, decision) = self.decide();
             let mut is_changed = false;
             for step in decision.steps {

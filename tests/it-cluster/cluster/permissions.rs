@@ -8,6 +8,7 @@ mod claim_status;
 mod cluster;
 mod node_feature;
 mod pod_events;
+mod policies;
 mod release;
 mod rows;
 mod sharing;

@@ -3,7 +3,6 @@
 mod admission;
 mod agents;
 mod crashes;
-mod permissions;
 mod rig;
 mod rollout;
 mod scale;

@@ -3,9 +3,15 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::process::Command;
+use std::sync::Arc;
 
 use octavo_agent::metrics::claims::ClaimMetrics;
+use octavo_kube::policies::{KnownPolicies, PolicyRequests};
+use octavo_policy::{Policy, PolicyStatus};
+use octavo_store::policies::PolicyView;
 use octavo_toolkit::telemetry::exposition;
+use prometheus_client::registry::Registry;
+use tokio::sync::watch;
 
 use super::served::{ExposedMetrics, served};
 use crate::fleet_api::Api;
@@ -62,6 +68,25 @@ const CLUSTER: Section = Section {
     title: "Cluster",
     text: "The aggregator exposes these metrics only with `--follow-cluster`.",
     labels: &[("kind", "", "`node`, `pod`")],
+};
+
+const POLICIES: Section = Section {
+    title: "Accelerator policies",
+    text: "The aggregator exposes these metrics only with `--policies`. The first 100 policies have series. The counter starts at 0 with the process.",
+    labels: &[
+        ("policy", "", "name of the policy"),
+        (
+            "state",
+            "octavo_policy_nodes",
+            "`selected`, `updated`, `applied`, `updating`, `failed`, `overridden`, `conflicting`, `unavailable`",
+        ),
+        (
+            "state",
+            "octavo_policy_state",
+            "one of the [states](../tasks/policies.md#follow-a-roll-out)",
+        ),
+        ("kind", "", "`read`, `write`, `failed` (either kind)"),
+    ],
 };
 
 const AGGREGATOR: Section = Section {
@@ -278,6 +303,35 @@ fn claims() -> ExposedMetrics {
     served
 }
 
+/// Metrics of an aggregator with an accelerator policy.
+fn policies() -> ExposedMetrics {
+    let policy = Policy {
+        name: "a".to_owned(),
+        uid: String::new(),
+        version: String::new(),
+        generation: 1,
+        created: None,
+        is_deleting: false,
+        has_finalizer: true,
+        rollback_to: None,
+        spec: Err(String::new()),
+        status: PolicyStatus::default(),
+    };
+    let all = [("a".to_owned(), Arc::new(policy))].into();
+    let (_known, known) =
+        watch::channel(Arc::new(KnownPolicies { all, ..KnownPolicies::default() }));
+    let (_cluster, cluster) = watch::channel(Arc::default());
+    let mut registry = Registry::default();
+    octavo_aggregator::policies::register(
+        &mut registry,
+        PolicyView::new(known, cluster),
+        PolicyRequests::default(),
+    );
+    let mut served = ExposedMetrics::default();
+    served.add(&exposition::write(&registry, std::iter::empty()).unwrap().1);
+    served
+}
+
 #[tokio::test]
 async fn metrics_reference_lists_every_exposed_metric_with_its_labels() {
     let (agent, aggregator) = served().await;
@@ -295,6 +349,7 @@ async fn metrics_reference_lists_every_exposed_metric_with_its_labels() {
         HEAD.to_owned(),
         FLEET.render(&aggregator, |name| !is_cluster(name) && !is_own(name)),
         CLUSTER.render(&aggregator, is_cluster),
+        POLICIES.render(&policies(), |_| true),
         AGGREGATOR.render(&aggregator, is_own),
         LAYOUTS.render(&agent, |name| !is_vendor(name)),
         CLAIMS.render(&claims(), |_| true),

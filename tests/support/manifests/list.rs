@@ -84,7 +84,7 @@ pub(crate) const CHART: &[ManifestRequest] = &[
     ManifestRequest {
         name: "everything",
         parts: "privileged, agent, reports, authority, policies, access, drain, nodefeature, \
-            nodefeature policy, host processes, hand-off, pod events, annotated pods, aggregator, follow, made profiles, aggregator user, certificate, runtime, token, reader, \
+            nodefeature policy, host processes, hand-off, pod events, annotated pods, rolled out policies, aggregator, follow, made profiles, aggregator user, certificate, runtime, token, reader, \
             applier, layouts, readers, reviews, test, test user, test by ConfigMap, monitoring, \
             monitoring by ConfigMap, monitoring of readers, budget",
         own: "

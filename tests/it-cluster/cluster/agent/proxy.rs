@@ -157,7 +157,7 @@ async fn forward(State(context): State<ProxyContext>, request: Request) -> Respo
     }
 }
 
-/// Whether the request is forwarded: not a write, or one of those that are allowed.
+/// True if the request is forwarded: it is not a write, or one of those that are allowed.
 fn take_write(shared: &ProxyState, line: &str) -> bool {
     let is_write = ["PATCH", "POST", "PUT"].iter().any(|method| line.starts_with(method));
     if !is_write || line.contains("/leases") {

@@ -77,6 +77,8 @@ pub(super) enum Verdict {
     Forbidden,
     /// Our policy denies it with this message.
     DeniedByPolicy(&'static str),
+    /// A policy of the administrator denies it with this message.
+    Refused(&'static str),
 }
 
 /// Response to a request.
@@ -98,6 +100,9 @@ impl Answer {
             Verdict::Forbidden => self.code == 403 && !by_policy && self.text.contains(" cannot "),
             Verdict::DeniedByPolicy(words) => {
                 self.code == 403 && by_policy && self.text.contains(words)
+            }
+            Verdict::Refused(words) => {
+                matches!(self.code, 403 | 422) && !by_policy && self.text.contains(words)
             }
         }
     }

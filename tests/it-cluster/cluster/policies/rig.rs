@@ -17,6 +17,8 @@ use crate::time_limits::{until, until_async};
 pub(super) const LAYOUT: &str = "octavo.dev/layout";
 pub(super) const RECORD: &str = "octavo.dev/policy";
 const STATUS: &str = "octavo.dev/status";
+/// Number of simultaneous requests of the test.
+const REQUESTS: usize = 20;
 
 /// An API server with the custom resource definition and nodes with the label `pool=a`.
 pub(super) struct Pool {
@@ -42,21 +44,21 @@ impl Pool {
         install(&api);
         api.kubectl(&["create", "namespace", "octavo-system"]);
         let nodes: Client<Node> = Client::all(api.client());
-        let mut creating = JoinSet::new();
-        for number in 0..count {
-            let nodes = nodes.clone();
-            creating.spawn(async move {
-                let node: Node = serde_json::from_value(node(number)).unwrap();
-                let created = nodes.create(&PostParams::default(), &node).await.unwrap();
-                // Every new node gets a taint until a controller removes it, and there is none.
-                let patch = Patch::Merge(json!({"spec": {"taints": null}}));
-                nodes
-                    .patch(&created.metadata.name.unwrap(), &PatchParams::default(), &patch)
-                    .await
-                    .unwrap();
-            });
+        let numbers: Vec<usize> = (0..count).collect();
+        for some in numbers.chunks(REQUESTS) {
+            let mut creating = JoinSet::new();
+            for number in some {
+                let (nodes, node) = (nodes.clone(), node(*number));
+                creating.spawn(async move {
+                    let node: Node = serde_json::from_value(node).unwrap();
+                    let created = nodes.create(&PostParams::default(), &node).await.unwrap();
+                    // Every new node gets a taint until a controller removes it, and there is none.
+                    let patch = Patch::Merge(json!({"spec": {"taints": null}}));
+                    nodes.patch(name(&created), &PatchParams::default(), &patch).await.unwrap();
+                });
+            }
+            creating.join_all().await;
         }
-        creating.join_all().await;
         Self { api, nodes, failing: BTreeSet::new(), largest: 0 }
     }
 
@@ -115,17 +117,27 @@ impl Pool {
         let names: Vec<&str> = down.iter().map(|node| name(node)).collect();
         assert!(down.len() <= budget, "{names:?} are unavailable, the budget is {budget}");
         self.largest = self.largest.max(down.len());
-        let mut reporting = JoinSet::new();
-        for node in all.iter().filter(|node| !is_reported(node)).take(most) {
-            let word = if self.failing.contains(name(node)) { "failed" } else { "applied" };
-            let status = json!({"layout": label(node, LAYOUT), "state": word, "devices": []});
-            let patch = json!({"metadata": {"annotations": {STATUS: status.to_string()}}});
-            let (nodes, name) = (self.nodes.clone(), name(node).to_owned());
-            reporting.spawn(async move {
-                nodes.patch(&name, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
-            });
+        let outdated = |node: &&Node| {
+            let is_failed = report(node)["state"] == "failed" && !self.failing.contains(name(node));
+            is_failed || report(node)["layout"].as_str() != label(node, LAYOUT)
+        };
+        let outdated: Vec<&Node> = all.iter().filter(outdated).take(most).collect();
+        for some in outdated.chunks(REQUESTS) {
+            let mut reporting = JoinSet::new();
+            for node in some {
+                let word = if self.failing.contains(name(node)) { "failed" } else { "applied" };
+                let status = json!({"layout": label(node, LAYOUT), "state": word, "devices": []});
+                let patch = json!({"metadata": {"annotations": {STATUS: status.to_string()}}});
+                let (nodes, name) = (self.nodes.clone(), name(node).to_owned());
+                reporting.spawn(async move {
+                    nodes
+                        .patch(&name, &PatchParams::default(), &Patch::Merge(patch))
+                        .await
+                        .unwrap();
+                });
+            }
+            reporting.join_all().await;
         }
-        reporting.join_all().await;
     }
 
     /// Names of the nodes with this layout.
@@ -213,10 +225,6 @@ pub(super) fn label<'a>(node: &'a Node, key: &str) -> Option<&'a str> {
 fn report(node: &Node) -> Value {
     let text = node.metadata.annotations.as_ref().and_then(|all| all.get(STATUS));
     text.map_or(Value::Null, |text| serde_json::from_str(text).unwrap())
-}
-
-fn is_reported(node: &Node) -> bool {
-    report(node)["layout"].as_str() == label(node, LAYOUT)
 }
 
 fn is_applied(node: &Node) -> bool {

@@ -24,14 +24,29 @@ async fn p5_policy_is_rolled_out_within_its_budget_and_stops_and_rolls_back() {
     ]);
     assert!(events.contains("RollingOut") && events.contains("Complete"), "{events}");
 
-    // An idle policy is not written.
-    let writes = |pool: &Pool| {
-        pool.requests("patch", "acceleratorpolicies") + pool.requests("patch", "nodes")
+    // An idle policy is not written while the controller works on another one.
+    let version = || {
+        pool.api.kubectl(&[
+            "get",
+            "acceleratorpolicy",
+            "serving",
+            "-o=jsonpath={.metadata.resourceVersion}",
+        ])
     };
-    let before = writes(&pool);
-    let list = pool.requests("get", "nodes");
-    pool.act(0, 0).await;
-    assert_eq!((writes(&pool), pool.requests("get", "nodes")), (before, list));
+    let (before, changes) = (version(), pool.requests("patch", "nodes"));
+    let mut other = spec("training", &json!({}));
+    other["nodeSelector"] = json!({"matchLabels": {"pool": "none"}});
+    pool.apply("other", &other);
+    pool.await_state("other", "Complete", 0).await;
+    let version = || {
+        pool.api.kubectl(&[
+            "get",
+            "acceleratorpolicy",
+            "serving",
+            "-o=jsonpath={.metadata.resourceVersion}",
+        ])
+    };
+    assert_eq!((version(), pool.requests("patch", "nodes")), (before, changes));
 
     // The third failing node stops the roll-out.
     pool.failing = ["gpu-001", "gpu-003", "gpu-005"].map(str::to_owned).into();

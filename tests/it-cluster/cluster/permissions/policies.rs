@@ -1,0 +1,230 @@
+//! Permissions of an aggregator that rolls out accelerator policies: layout, and labels and taints with a record. And the example that
+//! limits who writes policies.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use super::cluster::Verdict::{self, Allowed, DeniedByPolicy, Forbidden};
+use super::cluster::{ApiRequest, PermissionCluster, Requester};
+use super::{beyond, plain_account, reviews};
+use crate::manifests::chart::{helm_output, path};
+
+const NODE: &str = "/api/v1/nodes/node-b";
+const POLICIES: &str = "/apis/octavo.dev/v1alpha1/acceleratorpolicies";
+
+/// The tier `applier`, and an aggregator that rolls out policies.
+fn upgrade(cluster: &PermissionCluster) {
+    let chart = path();
+    let rendered = helm_output(&[
+        "template",
+        "octavo",
+        chart.to_str().unwrap(),
+        "--namespace=octavo-system",
+        "--set=tier=applier,aggregator.followCluster=true,aggregator.policies.enabled=true,aggregator.tls.secretName=ours",
+    ]);
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("rendered.yaml");
+    fs::write(&file, rendered).unwrap();
+    cluster.kubectl(&["apply", "-f", file.to_str().unwrap()]);
+    let wait = "--for=condition=Established";
+    cluster.kubectl(&["wait", wait, "crd", "--all", "--timeout=300s"]);
+}
+
+fn node(body: Value) -> ApiRequest {
+    ApiRequest::patch(NODE, body)
+}
+
+fn policy(name: &str, pool: &str) -> Value {
+    json!({
+        "apiVersion": "octavo.dev/v1alpha1", "kind": "AcceleratorPolicy", "metadata": {"name": name},
+        "spec": {"nodeSelector": {"matchLabels": {"example.com/pool": pool}}, "layout": "serving"},
+    })
+}
+
+async fn expect(who: &Requester, rows: Vec<(&str, ApiRequest, Verdict)>) {
+    for (what, request, verdict) in rows {
+        who.expect(what, &request, verdict).await;
+    }
+}
+
+#[tokio::test]
+async fn aggregator_with_policies_changes_layout_and_recorded_labels_and_taints_only() {
+    let cluster = PermissionCluster::new().await;
+    cluster.start_pod("deployment/octavo-aggregator", "aggregator", Some("node-a"));
+    let token = cluster.token("octavo-aggregator", "aggregator", &[]);
+    let aggregator = cluster.bearer(&token).await;
+    let layout = node(json!({"metadata": {"labels": {"octavo.dev/layout": "training"}}}));
+    aggregator.expect("before", &layout, Forbidden).await;
+    upgrade(&cluster);
+    aggregator.expect_eventually(&layout, Allowed).await;
+    let foreign = node(json!({"metadata": {"labels": {"person": "2"}}}));
+    let refused = DeniedByPolicy("not allowed to change these labels and taints of a node: person");
+    aggregator.expect_eventually(&foreign, refused).await;
+    let create = ApiRequest::post(POLICIES, policy("a", "gold"));
+    cluster.admin().expect("a policy", &create, Allowed).await;
+    expect(&aggregator, denials()).await;
+    expect(&aggregator, what_is_ours()).await;
+    expect(&aggregator, of_policies()).await;
+    let plain = plain_account(&cluster).await;
+    let mut rules = beyond(&aggregator, &plain, "default").await;
+    rules.sort_by_key(ToString::to_string);
+    let [tokens, access] = reviews();
+    let of = |group: &str, resources: Value, verbs: Value| json!({"apiGroups": [group], "resources": resources, "verbs": verbs});
+    let mut expected = vec![
+        tokens,
+        access,
+        of("", json!(["nodes"]), json!(["get", "patch"])),
+        of("", json!(["events"]), json!(["create"])),
+        of("octavo.dev", json!(["acceleratorpolicies"]), json!(["get", "list", "watch", "patch"])),
+        of("octavo.dev", json!(["acceleratorpolicies/status"]), json!(["patch"])),
+    ];
+    rules.retain(|rule| rule["verbs"] != json!(["list", "watch"]));
+    expected.sort_by_key(ToString::to_string);
+    assert_eq!(rules, expected);
+    // An agent cannot forge a record.
+    let agent = cluster.agent("agent-b").await;
+    let record = node(json!({"metadata": {"annotations": {"octavo.dev/policy": "{}"}}}));
+    agent
+        .expect("a record", &record, DeniedByPolicy("not allowed to change these annotations"))
+        .await;
+    cluster.kubectl(&["delete", "validatingadmissionpolicybinding", "octavo-aggregator-nodes"]);
+    aggregator.expect_eventually(&foreign, Allowed).await;
+}
+
+fn denials() -> Vec<(&'static str, ApiRequest, Verdict)> {
+    let keys = DeniedByPolicy("not allowed to change these labels and taints of a node");
+    let annotations = DeniedByPolicy("annotations of a node other than octavo.dev/policy");
+    let spec = DeniedByPolicy("the spec or status of a node");
+    let owners = DeniedByPolicy("finalizers or ownerReferences");
+    let record = json!({"octavo.dev/policy": "{\"labels\":{\"octavo.dev/count\":\"2\"}}"});
+    let taints = |taints: Value| node(json!({"spec": {"taints": taints}}));
+    let reserved =
+        json!({"metadata": {"annotations": record, "labels": {"octavo.dev/count": "2"}}});
+    vec![
+        ("a label without a record", node(json!({"metadata": {"labels": {"gpu": "true"}}})), keys),
+        ("a reserved label with a record", node(reserved), keys),
+        (
+            "mig-manager's label",
+            node(json!({"metadata": {"labels": {"nvidia.com/mig.config": "x"}}})),
+            keys,
+        ),
+        ("a taint without a record", taints(json!([{"key": "gpu", "effect": "NoExecute"}])), keys),
+        ("all taints go", taints(json!(null)), keys),
+        (
+            "the agent's status",
+            node(json!({"metadata": {"annotations": {"octavo.dev/status": "x"}}})),
+            annotations,
+        ),
+        ("a cordon", node(json!({"spec": {"unschedulable": true}})), spec),
+        ("a provider", node(json!({"spec": {"providerID": "x"}})), spec),
+        ("finalizers go", node(json!({"metadata": {"finalizers": null}})), owners),
+        ("owners go", node(json!({"metadata": {"ownerReferences": null}})), owners),
+        (
+            "the status",
+            ApiRequest::patch(&format!("{NODE}/status"), json!({"status": {"phase": "Running"}})),
+            Forbidden,
+        ),
+        ("a node is deleted", ApiRequest::delete(NODE), Forbidden),
+        ("a node is put", ApiRequest::put(NODE, super::node("node-b")), Forbidden),
+    ]
+}
+
+fn what_is_ours() -> Vec<(&'static str, ApiRequest, Verdict)> {
+    let record = r#"{"labels":{"gpu":"true"},"taints":[{"key":"site/gpu","effect":"NoSchedule"}]}"#;
+    let taints = json!([
+        {"key": "person", "value": "1", "effect": "NoSchedule"},
+        {"key": "octavo.dev/not-ready", "effect": "NoSchedule"},
+        {"key": "site/gpu", "effect": "NoSchedule"},
+    ]);
+    let set = json!({
+        "metadata": {"annotations": {"octavo.dev/policy": record}, "labels": {"gpu": "true", "octavo.dev/layout": "serving"}},
+        "spec": {"taints": taints},
+    });
+    let unset = json!({
+        "metadata": {"annotations": {"octavo.dev/policy": null}, "labels": {"gpu": null, "octavo.dev/layout": null}},
+        "spec": {"taints": [taints[0], taints[1]]},
+    });
+    vec![
+        ("the record's", node(set), Allowed),
+        ("and its removal", node(unset), Allowed),
+        ("it is read", ApiRequest::get(NODE), Allowed),
+    ]
+}
+
+fn of_policies() -> Vec<(&'static str, ApiRequest, Verdict)> {
+    let one = format!("{POLICIES}/a");
+    let spec = DeniedByPolicy("the finalizer and the status of an accelerator policy");
+    vec![
+        ("the spec", ApiRequest::patch(&one, json!({"spec": {"layout": "evil"}})), spec),
+        (
+            "the finalizer",
+            ApiRequest::patch(&one, json!({"metadata": {"finalizers": ["octavo.dev/policy"]}})),
+            Allowed,
+        ),
+        (
+            "the status",
+            ApiRequest::patch(&format!("{one}/status"), json!({"status": {"state": "Complete"}})),
+            Allowed,
+        ),
+        ("a policy is made", ApiRequest::post(POLICIES, policy("b", "gold")), Forbidden),
+        ("a policy is deleted", ApiRequest::delete(&one), Forbidden),
+    ]
+}
+
+/// The example of docs/tasks/policies.md.
+fn example() -> String {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/tasks/policies.md");
+    let page = fs::read_to_string(page).unwrap();
+    let (_, rest) = page.split_once("<!-- pools -->").unwrap();
+    let (_, rest) = rest.split_once("```yaml\n").unwrap();
+    rest.split_once("```").unwrap().0.to_owned()
+}
+
+#[tokio::test]
+async fn documented_example_limits_policies_to_the_pools_of_their_writers() {
+    let cluster = PermissionCluster::new().await;
+    upgrade(&cluster);
+    cluster.apply(&example());
+    cluster.kubectl(&["create", "serviceaccount", "team", "-n", "octavo-system"]);
+    let role = [
+        "create",
+        "clusterrole",
+        "policies",
+        "--verb=create,patch,get",
+        "--resource=acceleratorpolicies.octavo.dev",
+    ];
+    cluster.kubectl(&role);
+    let whom = "--serviceaccount=octavo-system:team";
+    cluster.kubectl(&["create", "clusterrolebinding", "policies", "--clusterrole=policies", whom]);
+    // The resource exists in roles only, so kubectl cannot create the role.
+    cluster.apply(
+        "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: pool-gold}\nrules:\n\
+         - {apiGroups: [octavo.dev], resources: [acceleratorpools], resourceNames: [gold], verbs: [use]}\n",
+    );
+    cluster.kubectl(&[
+        "create",
+        "clusterrolebinding",
+        "pool-gold",
+        "--clusterrole=pool-gold",
+        whom,
+    ]);
+    let token = cluster.kubectl(&["create", "token", "team", "-n", "octavo-system"]);
+    let team = cluster.bearer(token.trim_end()).await;
+    let silver = ApiRequest::post(POLICIES, policy("silver", "silver"));
+    team.expect_eventually(&silver, Verdict::Refused("example.com/pool")).await;
+    let mut other = policy("other", "gold");
+    other["spec"]["nodeSelector"] = json!({"matchLabels": {"zone": "a"}});
+    team.expect(
+        "another label",
+        &ApiRequest::post(POLICIES, other),
+        Verdict::Refused("example.com/pool"),
+    )
+    .await;
+    team.expect("its pool", &ApiRequest::post(POLICIES, policy("gold", "gold")), Allowed).await;
+    let moved = json!({"spec": {"nodeSelector": {"matchLabels": {"example.com/pool": "silver"}}}});
+    let moved = ApiRequest::patch(&format!("{POLICIES}/gold"), moved);
+    team.expect("another pool", &moved, Verdict::Refused("example.com/pool")).await;
+    cluster.admin().expect("an administrator", &silver, Allowed).await;
+}
