@@ -8,12 +8,15 @@
 //!                                          +--> quotas: quotas and limits of namespaces
 //! ```
 //!
+//! [`migration`] converts the configuration of NVIDIA's GPU Operator to layouts, policies and chart values.
+//!
 //! The result depends only on the content of the documents, not on the order of their rows.
 
 mod error;
 pub mod kueue;
 mod kueue_specs;
 pub mod manifest;
+pub mod migration;
 mod note;
 mod pool_labels;
 mod pools;

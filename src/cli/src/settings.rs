@@ -16,6 +16,7 @@ pub mod inspect;
 pub mod layouts;
 pub mod matching;
 pub mod mig_parted;
+pub mod migration;
 mod plugin;
 pub mod profiles;
 pub mod sharing;
@@ -58,6 +59,7 @@ use self::inspect::{InspectSettings, LabelsSettings};
 use self::layouts::{ExportSettings, LayoutRequest, LayoutsCommand, PlanSettings};
 use self::matching::MatchSettings;
 use self::mig_parted::{MigPartedSettings, NvidiaMigPartedArgs};
+use self::migration::MigrateCommand;
 use self::plugin::{PLUGIN_NAME, as_plugin};
 use self::profiles::ProfilesCommand;
 use self::sharing::SharingCommand;
@@ -160,6 +162,9 @@ pub enum Command {
     /// Generate Kueue queues and quotas from resources of the nodes
     #[command(subcommand, after_long_help = include_str!("../help/generate.txt"))]
     Generate(GenerateCommand),
+    /// Convert the configuration of another program to layouts and policies
+    #[command(subcommand, after_long_help = include_str!("../help/migrate.txt"))]
+    Migrate(MigrateCommand),
     /// Count allocated devices by namespace and type
     #[command(after_long_help = include_str!("../help/usage.txt"))]
     Usage(UsageSettings),
@@ -363,6 +368,7 @@ impl Command {
             Self::Layouts(command) => command.check(),
             Self::Sharing(command) => command.check(),
             Self::Generate(command) => command.check(),
+            Self::Migrate(MigrateCommand::GpuOperator(settings)) => settings.check(),
             Self::Inspect(_)
             | Self::Apply(_)
             | Self::History(_)
