@@ -2,7 +2,7 @@
 
 use kube::api::{ApiResource, DynamicObject, ListParams, ObjectMeta};
 use kube::core::GroupVersionKind;
-use kube::{Api, Client};
+use kube::Api;
 use serde_json::Value;
 
 use crate::aggregator_access::{AccessError, Step};

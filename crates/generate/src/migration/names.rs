@@ -28,8 +28,8 @@ impl Names {
             return plain;
         }
         let digest = format!("{:016x}", Digest::from_bytes(identity.join("\0").as_bytes()));
-        let kept = MAX_CHARS.saturating_sub(DIGEST_CHARS + 1);
-        let head: String = plain.chars().take(kept).collect();
+        let head_chars = MAX_CHARS.saturating_sub(DIGEST_CHARS + 1);
+        let head: String = plain.chars().take(head_chars).collect();
         let tail: String = digest.chars().take(DIGEST_CHARS).collect();
         format!("{}-{tail}", head.trim_end_matches(|c: char| !c.is_ascii_alphanumeric()))
     }

@@ -98,7 +98,8 @@ impl Pool {
             let policy: Value = policies.request(request).await.unwrap();
             policy
         };
-        let policy = until_async(&format!("policy {name} is {state}"), read, |policy| {
+        let subject = format!("policy {name} is {state}");
+        let policy = until_async(&subject, read, |policy| {
             policy["status"]["state"] == state
                 && policy["status"]["observedGeneration"] == policy["metadata"]["generation"]
         });
