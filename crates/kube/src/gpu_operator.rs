@@ -1,8 +1,8 @@
 //! Reads the configuration of NVIDIA's GPU Operator: its `ClusterPolicy`, the `ConfigMap`s of its namespace, and the Nodes that it manages.
 
+use kube::Api;
 use kube::api::{ApiResource, DynamicObject, ListParams, ObjectMeta};
 use kube::core::GroupVersionKind;
-use kube::Api;
 use serde_json::Value;
 
 use crate::aggregator_access::{AccessError, Step};
@@ -24,7 +24,7 @@ pub async fn read(cluster: &ClusterSelection, namespace: &str) -> Result<Vec<Val
         Err(AccessError::Api { source, .. }) if source.code() == Some(404) => Vec::new(),
         found => found?,
     };
-    let reported = objects.first().and_then(|policy| policy["status"]["namespace"].as_str());
+    let reported = objects.first().and_then(|policy| policy.pointer("/status/namespace")?.as_str());
     let namespace = reported.filter(|name| !name.is_empty()).unwrap_or(namespace).to_owned();
     let config_map = core("ConfigMap", "configmaps");
     let config_maps = Api::namespaced_with(client.clone(), &namespace, &config_map);
@@ -52,7 +52,7 @@ async fn list(
         let page =
             page.map_err(AccessError::api(Step::Migrate, || format!("list {}", resource.plural)))?;
         for DynamicObject { metadata, data, .. } in page.items {
-            all.push(document(resource, metadata, data));
+            all.push(document(resource, &metadata, data));
         }
         match page.metadata.continue_.filter(|token| !token.is_empty()) {
             Some(token) => wanted = wanted.continue_token(&token),
@@ -62,8 +62,11 @@ async fn list(
 }
 
 /// Converts an item of a list, which has no kind of its own, to the document that kubectl prints.
-fn document(resource: &ApiResource, metadata: ObjectMeta, mut data: Value) -> Value {
-    data["kind"] = Value::from(resource.kind.as_str());
-    data["metadata"] = serde_json::to_value(metadata).unwrap_or_default();
+fn document(resource: &ApiResource, metadata: &ObjectMeta, mut data: Value) -> Value {
+    if let Some(fields) = data.as_object_mut() {
+        fields.insert("kind".to_owned(), Value::from(resource.kind.as_str()));
+        let metadata = serde_json::to_value(metadata).unwrap_or_default();
+        fields.insert("metadata".to_owned(), metadata);
+    }
     data
 }

@@ -17,7 +17,6 @@ use octavo_files::layouts::LayoutWriteError;
 use octavo_fleet::estimate::profile_devices::ProfileDevicesError;
 use octavo_fleet::startup::StartupProgress;
 use octavo_generate::GenerateError;
-use octavo_generate::migration::MigrationError;
 use octavo_kube::client::ConnectError;
 use octavo_kube::hardware_profiles::WriteError;
 use octavo_model::inventory::NvmlState;
@@ -175,9 +174,6 @@ pub(crate) enum CliError {
     /// No manifests can be generated.
     #[error("cannot generate manifests")]
     Generate(#[source] GenerateError),
-    /// The configuration of another program cannot be converted.
-    #[error("cannot convert the configuration of the GPU Operator")]
-    Migrate(#[source] MigrationError),
     /// A directory cannot be created.
     #[error("cannot create the directory {}", .path.display())]
     Directory {
@@ -293,7 +289,6 @@ impl CliError {
             | Self::Write(_)
             | Self::MigParted(_)
             | Self::Generate(_)
-            | Self::Migrate(_)
             | Self::Directory { .. }
             | Self::AgentRefused(_)
             | Self::Interrupted { .. }

@@ -16,13 +16,20 @@ use crate::settings::{Colors, Headers};
 
 const COLUMNS: [&str; 6] = ["NODE", "MIG CONFIG", "PLUGIN CONFIG", "RESOURCES", "POLICY", "LAYOUT"];
 
+/// Place of objects that are not read from files.
+const CLUSTER: &str = "the cluster";
+
 /// Runs `octavo migrate gpu-operator`.
 pub(super) async fn gpu_operator(
     settings: &OperatorSettings,
     colors: Colors,
 ) -> Result<Report, CliError> {
     let objects = read(settings).await?;
-    let migration = migrate(&objects, &parse).map_err(CliError::Migrate)?;
+    let migration = migrate(&objects, &parse).map_err(|error| {
+        let places: Vec<String> = settings.files.iter().map(input::place).collect();
+        let place = if places.is_empty() { CLUSTER.to_owned() } else { places.join(", ") };
+        CliError::document("objects", place, error)
+    })?;
     let mut notes: Vec<String> = migration.notes.iter().cloned().collect();
     let is_planned = settings.asks_aggregator();
     let changes = if is_planned {
@@ -64,7 +71,7 @@ async fn read(settings: &OperatorSettings) -> Result<OperatorObjects, CliError> 
     if settings.files.is_empty() {
         let cluster = gpu_operator::read(&settings.server.cluster(), DEFAULT_NAMESPACE).await;
         let documents = cluster.map_err(ClientError::Access)?.into_iter();
-        found.extend(documents.map(|document| ("the cluster".to_owned(), document)));
+        found.extend(documents.map(|document| (CLUSTER.to_owned(), document)));
     }
     let mut objects = OperatorObjects::default();
     for (place, document) in found {
@@ -97,7 +104,8 @@ fn files(migration: &Migration) -> Result<[(&'static str, Option<String>); 3], C
     };
     let mut policies = String::new();
     for policy in &migration.policies {
-        policies += &format!("---\n{}", yaml(policy)?);
+        policies.push_str("---\n");
+        policies.push_str(&yaml(policy)?);
     }
     Ok([
         ("layouts.yaml", file("Layouts: the value `layouts` of the Helm chart.", layouts)),

@@ -112,19 +112,22 @@ struct NodeStatus {
 impl OperatorObjects {
     /// Adds an object, or the objects of a list. Objects of other kinds are ignored.
     pub fn add(&mut self, object: Value) -> Result<(), ObjectError> {
-        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        let kind = text(&object["kind"]);
+        let text = |path: &str| {
+            let value = object.pointer(path).and_then(Value::as_str);
+            value.unwrap_or_default().to_owned()
+        };
+        let (kind, name) = (text("/kind"), text("/metadata/name"));
         if let Some(of) = kind.strip_suffix("List") {
-            let Value::Array(mut items) = object["items"].clone() else { return Ok(()) };
-            for item in &mut items {
+            let items = object.get("items").and_then(Value::as_array);
+            let mut items = items.cloned().unwrap_or_default();
+            for item in items.iter_mut().filter_map(Value::as_object_mut) {
                 // The API server omits the kind of the items of a list.
-                if item.is_object() && item["kind"].is_null() && !of.is_empty() {
-                    item["kind"] = Value::from(of);
+                if !of.is_empty() && !item.contains_key("kind") {
+                    item.insert("kind".to_owned(), Value::from(of));
                 }
             }
             return items.into_iter().try_for_each(|item| self.add(item));
         }
-        let name = text(&object["metadata"]["name"]);
         let failed = |source| ObjectError { kind: kind.clone(), name, source };
         match kind.as_str() {
             "ClusterPolicy" => self.policies.push(serde_json::from_value(object).map_err(failed)?),

@@ -26,9 +26,9 @@ pub struct OperatorSettings {
     #[arg(long)]
     pub check: bool,
 
-    /// File with ClusterPolicy, ConfigMaps and Nodes, instead of the cluster; - for standard input; repeat for several
+    /// File with saved objects, instead of the cluster; - for standard input; repeat for several
     ///
-    /// For example, the output of `kubectl get clusterpolicy,configmap,nodes -n gpu-operator -o yaml`.
+    /// The output of `kubectl get clusterpolicy,configmap,nodes -n gpu-operator -o yaml`.
     #[arg(short = 'f', long = "file", value_name = "FILE", value_hint = ValueHint::AnyPath)]
     pub files: Vec<Input>,
 
