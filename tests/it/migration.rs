@@ -88,7 +88,7 @@ fn i12_objects_that_cannot_be_used_are_named_and_nothing_is_written() {
             "kind: ClusterPolicy\nmetadata: {name: a}\n",
             "no Node has the label nvidia.com/gpu.present=true",
         ),
-        ("kind: Node\nmetadata: {name: n, labels: 3}\n", "cannot read Node n"),
+        ("kind: Node\nmetadata: {name: node-1, labels: 3}\n", "cannot read Node node-1"),
         ("kind: [\n", "cannot use the objects"),
     ] {
         fs::write(&file, content).unwrap();
