@@ -162,7 +162,7 @@ pub enum Command {
     /// Generate Kueue queues and quotas from resources of the nodes
     #[command(subcommand, after_long_help = include_str!("../help/generate.txt"))]
     Generate(GenerateCommand),
-    /// Convert the configuration of another program to layouts and policies
+    /// Migrate from another program to layouts and policies
     #[command(subcommand, after_long_help = include_str!("../help/migrate.txt"))]
     Migrate(MigrateCommand),
     /// Count allocated devices by namespace and type
