@@ -57,7 +57,7 @@ man: ## write the manual pages (target/man)
 	$(CARGO) run --locked --example man -- target/man
 
 golden: ## rewrite the golden files and generated pages from the current output; review the diff before you commit it
-	OCTAVO_GOLDEN=rewrite TRYCMD=overwrite $(CARGO) test --locked --test it -- cli command_reference doctor labels layouts mig_parted offers plan readme sysfs demo::each demo::cluster::p3 hardware monitoring::reasons monitoring::reference recorded_stream rest::reference deploy::chart::manifests deploy::policies deploy::values_page
+	OCTAVO_GOLDEN=rewrite TRYCMD=overwrite $(CARGO) test --locked --test it -- cli command_reference doctor labels layouts mig_parted migration offers plan readme sysfs demo::each demo::cluster::p3 hardware monitoring::reasons monitoring::reference recorded_stream rest::reference deploy::chart::manifests deploy::policies deploy::values_page
 
 screenshots: ## take screenshots of the web pages for the documentation (docs/images)
 	@mkdir -p docs/images

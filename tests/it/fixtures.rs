@@ -21,7 +21,7 @@ const TEMPLATES: &str = "deploy/chart/octavo/templates/";
 
 /// Files of other programs (Kubernetes, Helm, Prometheus, Grafana), whose tests are `deploy` and `monitoring`, and data
 /// that is compiled in: that of the catalog and of the demo's cluster.
-const FOREIGN: [&str; 11] = [
+const FOREIGN: [&str; 12] = [
     "crates/model/data/accelerators.json",
     "demo/profiles.yaml",
     "demo/workloads.yaml",
@@ -31,6 +31,7 @@ const FOREIGN: [&str; 11] = [
     "hack/try/values.yaml",
     "tests/fixtures/crds/",
     "tests/golden/cli/generate/",
+    "tests/golden/cli/migrate/",
     "tests/it/monitoring/alerts.yaml",
     "tests/nvml-sim/data/",
 ];

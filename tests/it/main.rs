@@ -34,6 +34,7 @@ mod layouts;
 mod man;
 mod matching;
 mod mig_parted;
+mod migration;
 mod missing_partition_data;
 mod monitoring;
 mod offers;

@@ -15,6 +15,8 @@
 //! Git repository -----> argocd: an application for these machine pools
 //! ```
 //!
+//! [`migration`] converts the configuration of NVIDIA's GPU Operator to layouts, policies and chart values.
+//!
 //! The result depends only on the content of the documents, not on the order of their rows.
 
 pub mod access;
@@ -30,6 +32,7 @@ pub mod kueue;
 mod kueue_specs;
 mod machine_sets;
 pub mod manifest;
+pub mod migration;
 mod note;
 pub mod openshift;
 mod pool_labels;

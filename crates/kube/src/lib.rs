@@ -9,6 +9,7 @@ pub mod cluster;
 pub mod diagnostics;
 pub mod events;
 pub mod evict;
+pub mod gpu_operator;
 pub mod hardware_profiles;
 pub mod lease;
 pub mod node;

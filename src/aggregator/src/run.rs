@@ -201,7 +201,8 @@ fn warn_unauthenticated(settings: &AggregatorSettings, grpc: SocketAddr, http: S
 /// Adds layouts, prices, links and the estimate engine to the view of the fleet.
 fn view(fleet: FleetView, settings: &AggregatorSettings) -> Result<FleetView, StartError> {
     let layouts = settings.fleet.layouts.as_deref();
-    let layout_file = layouts.map(LayoutFile::open).transpose().map_err(StartError::Layouts)?;
+    // An invalid file must not stop the view of the fleet.
+    let layout_file = layouts.map(LayoutFile::open_or_empty);
     let advice = &settings.advice;
     let prices = advice.price_book.as_deref();
     let prices = prices.map(PriceFile::open).transpose().map_err(StartError::Prices)?;

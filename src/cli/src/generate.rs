@@ -1,7 +1,7 @@
 //! `octavo generate`: manifests for Git, from the nodes of the fleet.
 
 use std::collections::BTreeMap;
-use std::fmt::Write;
+use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
@@ -195,41 +195,56 @@ fn deliver(
     files: &[ManifestFile],
     mut notes: Vec<String>,
 ) -> Result<Report, CliError> {
-    let mut output = String::new();
     let Some(directory) = &settings.output_dir else {
-        output.push_str(header);
+        let mut output = header.to_owned();
         for file in files {
             output.extend(documents(file)?);
         }
         return Ok(Report::with_notes(output, &notes, Exit::Done));
     };
-    if !settings.check {
-        fs::create_dir_all(directory)
-            .map_err(|source| CliError::Directory { path: directory.clone(), source })?;
-    }
+    let mut texts = Vec::new();
     for file in files {
-        let path = directory.join(file.name);
+        texts.push((file.name, documents(file)?.map(|text| format!("{header}{text}"))));
+    }
+    let output = write(directory, settings.check, texts, &mut notes)?;
+    let exit = if settings.check && !output.is_empty() { Exit::Changes } else { Exit::Done };
+    Ok(Report::with_notes(output, &notes, exit))
+}
+
+/// Writes files to a directory, or compares them with it. A file without a text must not exist. Returns one line per difference; files
+/// that the user must delete are noted.
+pub(super) fn write(
+    directory: &Path,
+    check: bool,
+    files: impl IntoIterator<Item = (&'static str, Option<String>)>,
+    notes: &mut Vec<String>,
+) -> Result<String, CliError> {
+    let mut output = String::new();
+    if !check {
+        fs::create_dir_all(directory)
+            .map_err(|source| CliError::Directory { path: directory.to_owned(), source })?;
+    }
+    for (name, text) in files {
+        let path = directory.join(name);
         let place = printable(&path.display().to_string());
-        let text = documents(file)?.map(|text| format!("{header}{text}"));
         let change = match (text, existing(&path)?) {
             (text, existing) if text == existing => continue,
             (None, _) => Change::Obsolete,
-            (Some(_), None) if settings.check => Change::Missing,
-            (Some(_), Some(_)) if settings.check => Change::Differs,
+            (Some(_), None) if check => Change::Missing,
+            (Some(_), Some(_)) if check => Change::Differs,
             (Some(text), _) => {
                 checkpoint::write_file(&path, &text)?;
                 Change::Written
             }
         };
-        if change == Change::Obsolete && !settings.check {
+        if change == Change::Obsolete && !check {
             notes.push(format!("{place} {change}; delete it"));
         } else {
             // Writing to a string cannot fail.
             let _ = writeln!(output, "{place} {change}");
         }
     }
-    let exit = if settings.check && !output.is_empty() { Exit::Changes } else { Exit::Done };
-    Ok(Report::with_notes(output, &notes, exit))
+    Ok(output)
 }
 
 /// Text of a file; `None` if it does not exist.

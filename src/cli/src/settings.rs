@@ -16,6 +16,7 @@ pub mod inspect;
 pub mod layouts;
 pub mod matching;
 pub mod mig_parted;
+pub mod migration;
 mod plugin;
 pub mod policy;
 pub mod profiles;
@@ -60,6 +61,7 @@ use self::inspect::{InspectSettings, LabelsSettings};
 use self::layouts::{ExportSettings, LayoutRequest, LayoutsCommand, PlanSettings};
 use self::matching::MatchSettings;
 use self::mig_parted::{MigPartedSettings, NvidiaMigPartedArgs};
+use self::migration::MigrateCommand;
 use self::plugin::{PLUGIN_NAME, as_plugin};
 use self::policy::PolicyCommand;
 use self::profiles::ProfilesCommand;
@@ -170,6 +172,9 @@ pub enum Command {
     /// Check EC2 quotas for instances of the fleet and new ones
     #[command(after_long_help = include_str!("../help/quota-check.txt"))]
     QuotaCheck(QuotaCheckSettings),
+    /// Migrate from another program to layouts and policies
+    #[command(subcommand, after_long_help = include_str!("../help/migrate.txt"))]
+    Migrate(MigrateCommand),
     /// Count allocated devices by namespace and type
     #[command(after_long_help = include_str!("../help/usage.txt"))]
     Usage(UsageSettings),
@@ -373,6 +378,7 @@ impl Command {
             Self::Layouts(command) => command.check(),
             Self::Sharing(command) => command.check(),
             Self::Generate(command) => command.check(),
+            Self::Migrate(MigrateCommand::GpuOperator(settings)) => settings.check(),
             Self::Inspect(_)
             | Self::Apply(_)
             | Self::History(_)

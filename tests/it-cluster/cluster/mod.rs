@@ -13,6 +13,7 @@ mod followed;
 mod generated;
 mod kubeconfig_access;
 mod kubectl;
+mod migration;
 mod node_pods;
 pub(crate) mod nodes;
 mod objects;

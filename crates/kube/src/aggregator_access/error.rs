@@ -111,6 +111,8 @@ pub enum Step {
     Token,
     /// Read the state of a Node, of pods, or logs.
     Diagnose,
+    /// Read the configuration of the GPU Operator.
+    Migrate,
 }
 
 impl AccessError {
@@ -199,6 +201,10 @@ fn api_advice(step: Step, code: Option<u16>) -> &'static str {
         (Some(403), Step::Diagnose) => {
             "ask the cluster administrator for permission to get Nodes, and to list pods and get \
              their logs in the namespace of Octavo"
+        }
+        (Some(403), Step::Migrate) => {
+            "ask the cluster administrator for permission to list Nodes, ClusterPolicies and the \
+             ConfigMaps of the operator's namespace, or pass saved objects with -f"
         }
         (Some(403), Step::Token) => {
             "specify a token with --token-file, or ask the cluster administrator for the Role \

@@ -26,9 +26,6 @@ pub enum StartError {
     /// The certificate is unusable.
     #[error("cannot load the TLS certificate")]
     Tls(#[from] TlsError),
-    /// The layouts are unusable.
-    #[error("cannot load the layouts file")]
-    Layouts(#[source] ConfigFileError),
     /// The prices are unusable.
     #[error("cannot load the price book")]
     Prices(#[source] ConfigFileError),

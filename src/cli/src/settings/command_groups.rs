@@ -29,7 +29,7 @@ pub const GROUPS: [(&str, &[&str]); 5] = [
         "Capacity and profiles (need an aggregator)",
         &["availability", "match", "estimate", "slo", "profiles", "generate", "quota-check"],
     ),
-    ("Layouts and sharing", &["layouts", "sharing", "mig-parted"]),
+    ("Layouts and sharing", &["layouts", "sharing", "migrate", "mig-parted"]),
     ("Tools", &["catalog", "demo", "completion", "version"]),
 ];
 
