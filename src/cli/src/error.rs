@@ -17,7 +17,6 @@ use octavo_files::layouts::LayoutWriteError;
 use octavo_fleet::estimate::profile_devices::ProfileDevicesError;
 use octavo_fleet::startup::StartupProgress;
 use octavo_generate::GenerateError;
-use octavo_generate::ec2_quotas::QuotaError;
 use octavo_kube::client::ConnectError;
 use octavo_kube::hardware_profiles::WriteError;
 use octavo_kube::policies::PolicyWriteError;
@@ -194,9 +193,6 @@ pub(crate) enum CliError {
     /// No manifests can be generated.
     #[error("cannot generate manifests")]
     Generate(#[source] GenerateError),
-    /// The need of quotas is unknown.
-    #[error("cannot check the quotas")]
-    QuotaCheck(#[source] QuotaError),
     /// A directory cannot be created.
     #[error("cannot create the directory {}", .path.display())]
     Directory {
@@ -320,7 +316,6 @@ impl CliError {
             | Self::Write(_)
             | Self::MigParted(_)
             | Self::Generate(_)
-            | Self::QuotaCheck(_)
             | Self::Directory { .. }
             | Self::AgentRefused(_)
             | Self::Interrupted { .. }

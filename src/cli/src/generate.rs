@@ -58,43 +58,43 @@ struct FleetNodes {
 
 /// Runs `octavo generate`.
 pub(super) async fn generate(command: &GenerateCommand) -> Result<Report, CliError> {
-    let (mut nodes, mut warnings) = (None, String::new());
+    let (mut found, mut warnings) = (None, String::new());
     let generated = match command {
         GenerateCommand::Kueue(settings) => {
             let QueueSettings { namespaces, priorities, fleet } = &settings.queues;
             let (api, preferred) = (settings.kueue_api, settings.preferred.as_slice());
             let options = KueueOptions { api, namespaces, priorities, preferred };
-            kueue(&nodes.insert(fleet_nodes(&fleet.types, &fleet.server).await?).pools, &options)
+            kueue(&found.insert(fleet_nodes(&fleet.types, &fleet.server).await?).pools, &options)
         }
         GenerateCommand::Quotas(QueueSettings { namespaces, priorities, fleet }) => {
             let options = QuotaOptions { namespaces, priorities };
             Ok(quotas(
-                &nodes.insert(fleet_nodes(&fleet.types, &fleet.server).await?).pools,
+                &found.insert(fleet_nodes(&fleet.types, &fleet.server).await?).pools,
                 &options,
             ))
         }
         GenerateCommand::Karpenter(settings) => {
             let FleetSettings { types, server, .. } = &settings.fleet;
-            let nodes = nodes.insert(fleet_nodes(types, server).await?);
+            let nodes = found.insert(fleet_nodes(types, server).await?);
             karpenter(&nodes.pools, &settings.node_class)
         }
         GenerateCommand::OpenShift(settings) => {
             let existing = machine_sets(&settings.machine_sets)?;
             let FleetSettings { types, server, .. } = &settings.fleet;
-            openshift(&nodes.insert(fleet_nodes(types, server).await?).pools, &existing)
+            openshift(&found.insert(fleet_nodes(types, server).await?).pools, &existing)
         }
         GenerateCommand::Access(settings) => {
             let rules = access_rules(settings.file.input())?;
             // The types that offer a resource decide, so that all are needed.
-            let nodes = nodes.insert(fleet_nodes(&[], &settings.server).await?);
+            let nodes = found.insert(fleet_nodes(&[], &settings.server).await?);
             Ok(access(&nodes.pools, &rules, &settings.namespace))
         }
         GenerateCommand::GpuOperator(settings) => Ok(operator(settings, &mut warnings)?),
         GenerateCommand::ArgoCd(settings) => Ok(argo_cd(&settings.options())),
     };
     let generated = generated.map_err(CliError::Generate)?;
-    let header = header(command, nodes.as_ref(), &generated.notes);
-    let mut notes = nodes.map(|nodes| nodes.notes).unwrap_or_default();
+    let header = header(command, found.as_ref(), &generated.notes);
+    let mut notes = found.map(|fleet| fleet.notes).unwrap_or_default();
     notes.extend(generated.notes.iter().map(ToString::to_string));
     Ok(deliver(command.files(), &header, &generated.files, notes)?.after(warnings))
 }
@@ -167,9 +167,9 @@ fn operator(settings: &GpuOperatorSettings, warnings: &mut String) -> Result<Gen
 
 /// Comment at the beginning of each file. It contains only what determines the manifests, so that unchanged nodes give
 /// an unchanged file.
-fn header(command: &GenerateCommand, nodes: Option<&FleetNodes>, notes: &[Note]) -> String {
-    let source = nodes.map(|nodes| {
-        let cluster = nodes.cluster.as_deref().map(|name| format!(" of cluster {name}"));
+fn header(command: &GenerateCommand, fleet: Option<&FleetNodes>, notes: &[Note]) -> String {
+    let source = fleet.map(|fleet| {
+        let cluster = fleet.cluster.as_deref().map(|name| format!(" of cluster {name}"));
         format!(" from the nodes{}", cluster.unwrap_or_default())
     });
     let mut comments = vec![

@@ -24,8 +24,12 @@ pub(super) async fn quota_check(
         .map_err(|source| CliError::document("limits", input::place(&settings.limits), source))?;
     let client = Client::connect(&settings.server).await?;
     let nodes = cluster_nodes(&client).await?;
-    let report =
-        check_quotas(&nodes, &settings.additions(), &limits).map_err(CliError::QuotaCheck)?;
+    let report = check_quotas(&nodes, &settings.additions(), &limits).map_err(|error| {
+        CliError::rejected(format!(
+            "error: cannot check the quotas: {error}
+"
+        ))
+    })?;
     let names = report.items.iter().map(|need| need.name.as_str());
     let table = || table(&report, settings.output, colors);
     let output = render(settings.output.format, &report, names, table)?;

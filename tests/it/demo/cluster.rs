@@ -225,8 +225,8 @@ async fn cloud_demo() -> SmallDemo {
             "karpenter.sh/capacity-type": capacity,
         });
         let patch = json!({"metadata": {"labels": labels}}).to_string();
-        let path = format!("/api/v1/nodes/{node}");
-        let labeled = demo.kubernetes.whole("PATCH", &path, &patch).await;
+        let target = format!("/api/v1/nodes/{node}");
+        let labeled = demo.kubernetes.whole("PATCH", &target, &patch).await;
         assert_eq!(labeled.status, 200, "{}", labeled.body);
     }
     demo

@@ -54,7 +54,7 @@ fn i12_sharing_that_the_plugin_cannot_express_is_an_error() {
     assert_eq!(gap(vec![shared(2), shared(3)]), PluginGap::Differs(gpu.clone()));
     let some = ShareTarget::Resource { name: gpu.clone(), which: UnitSelector::First(2) };
     let some = Share { of: some, ..Share::everything(2) };
-    assert_eq!(gap(vec![rule(None, vec![some])]), PluginGap::Selected(gpu.clone()));
+    assert_eq!(gap(vec![rule(None, vec![some])]), PluginGap::Selected(gpu));
     let named = ResourceRename::To("nvidia.com/a100".parse().unwrap());
     let named = Share { rename: named, ..Share::everything(2) };
     assert_eq!(gap(vec![rule(None, vec![named])]), PluginGap::Renamed);

@@ -168,7 +168,7 @@ pub struct ArgoCdSettings {
     #[arg(long, value_name = "NAME", default_value = "machine-pools", value_parser = object_name)]
     pub name: String,
 
-    /// Namespace of Argo CD; OpenShift GitOps uses openshift-gitops
+    /// Namespace of Argo CD; on OpenShift openshift-gitops
     #[arg(short, long, value_name = "NAMESPACE", default_value = "argocd", value_parser = object_name)]
     pub namespace: String,
 

@@ -118,7 +118,10 @@ fn f7_namespaces_use_only_their_types_with_pods_and_claims() {
     assert!(site.pod("team-c", &gpu, &of_type("nvidia-t4-16gb")).is_admitted());
     site.pod("team-c", &gpu, &of_type("nvidia-h100-80gb")).refusal();
     assert!(site.pod("kube-system", &gpu, &none).is_admitted());
+    claims_are_limited(&site);
+}
 
+fn claims_are_limited(site: &Site<'_>) {
     let exactly = |class: &str| json!([{"name": "gpu", "exactly": {"deviceClassName": class}}]);
     assert!(site.claim("team-a", &exactly("nvidia-h100-80gb.octavo.dev")).is_admitted());
     assert!(site.claim("team-a", &exactly("network.example.com")).is_admitted());
