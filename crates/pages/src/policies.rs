@@ -146,7 +146,7 @@ fn badge(state: &Reported<PolicyState>) -> StateBadge {
     let known = state.known().unwrap_or_default();
     let icon = match known {
         PolicyState::RollingOut | PolicyState::RollingBack | PolicyState::Waiting => "stale",
-        PolicyState::Paused | PolicyState::Deleting => "off",
+        PolicyState::Paused => "off",
         PolicyState::Unknown => "empty",
         PolicyState::Refused
         | PolicyState::Complete

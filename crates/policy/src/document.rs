@@ -199,17 +199,20 @@ impl PolicyRow {
         Self {
             name: policy.name.clone(),
             layout: policy.spec.as_ref().ok().and_then(|spec| spec.layout.clone()),
-            state: Self::state(policy).into(),
-            waits_for: status.waits_for.clone(),
+            state: status.state.into(),
+            waits_for: waits_for(policy),
             nodes: status.nodes,
             revision: status.revision.clone(),
             created: policy.created,
             conditions: status.conditions.clone(),
         }
     }
+}
 
-    /// State of a policy. The controller does not write the status of a policy that is being deleted.
-    pub fn state(policy: &Policy) -> PolicyState {
-        if policy.is_deleting { PolicyState::Deleting } else { policy.status.state }
+/// Reason why no further node is changed. The controller does not write the status of a policy that is being deleted.
+pub fn waits_for(policy: &Policy) -> Option<String> {
+    if policy.is_deleting {
+        return Some("its removal from the nodes, because it is being deleted".to_owned());
     }
+    policy.status.waits_for.clone()
 }

@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 
 use crate::node::{PolicyNode, Progress};
 use crate::status::NodeFailure;
-use crate::world::{Policy, Standing, World};
+use crate::world::{Policy, Relation, World};
 
 /// Progress of a policy on a selected node, those that need attention first.
 #[derive(
@@ -92,21 +92,21 @@ pub fn members(world: &World<'_>, policy: &Policy) -> Vec<PolicyMember> {
 
 fn member(world: &World<'_>, policy: &Policy, node: &PolicyNode<'_>) -> PolicyMember {
     let record = node.record.of(&policy.uid);
-    let (state, message) = match world.standing(policy, node) {
-        Standing::Managed => managed(world, policy, node),
-        Standing::Conflicting => {
+    let (state, message) = match world.relation(policy, node) {
+        Relation::Managed => managed(world, policy, node),
+        Relation::Conflicting => {
             let names: Vec<&str> =
                 world.rivals(policy, node).map(|other| other.name.as_str()).collect();
             (MemberState::Conflicting, Some(format!("also selected by {}", names.join(", "))))
         }
-        Standing::Overridden => {
+        Relation::Overridden => {
             let message = match node.layout() {
                 Some(layout) => format!("another user or program chose the layout {layout}"),
                 None => "the record of the policy is invalid".to_owned(),
             };
             (MemberState::Overridden, Some(message))
         }
-        Standing::Occupied => {
+        Relation::Occupied => {
             let other = node.record.valid().map_or("", |record| record.policy.as_str());
             (MemberState::Waiting, Some(format!("policy {other} has not released the node yet")))
         }

@@ -98,7 +98,7 @@ impl PolicyState {
     pub fn tone(self) -> Tone {
         match self {
             Self::Complete => Tone::Good,
-            Self::Unknown | Self::RollingOut | Self::Waiting | Self::Deleting => Tone::Neutral,
+            Self::Unknown | Self::RollingOut | Self::Waiting => Tone::Neutral,
             Self::RollingBack | Self::RolledBack | Self::Paused | Self::Conflict => Tone::Warning,
             Self::Refused | Self::Stopped => Tone::Bad,
         }

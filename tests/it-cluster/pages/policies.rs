@@ -6,7 +6,7 @@ use octavo_fleet::cluster::{ClusterNode, ClusterSnapshot, Readiness};
 use octavo_kube::cluster::WatchedCluster;
 use octavo_kube::hardware_profiles::Presence;
 use octavo_kube::policies::KnownPolicies;
-use octavo_policy::Policy;
+use octavo_policy::{Content, Policy, PolicySpec};
 use octavo_store::policies::PolicyView;
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -25,13 +25,15 @@ fn policy(name: &str, state: &str, applied: u32) -> Policy {
         "nodeSelector": {"matchLabels": {"pool": "a"}}, "layout": "serving", "nodeLabels": {"tier": "gold"},
         "rollout": {"maxUnavailable": "10%", "pause": "10m"},
     });
+    let spec: PolicySpec = serde_json::from_value(spec).unwrap();
+    let revision = Content::of(&spec).revision();
     let status: Value = json!({
-        "observedGeneration": 1, "state": state, "revision": "0123456789", "rollout": 1, "updating": ["hgx-a100"],
+        "observedGeneration": 1, "state": state, "revision": revision, "rollout": 1, "updating": ["hgx-a100"],
         "waitsFor": if state == "Complete" { None } else { Some(blocked) },
         "nodes": {"selected": 7, "updated": 2, "applied": applied, "updating": 1},
         "failures": [{"node": "h200", "reason": "failed", "message": "gi 2: in use by `pod team/long-running-job`"}],
         "revisions": [
-            {"revision": "0123456789", "time": time, "layout": "serving", "nodeLabels": {"tier": "gold"}},
+            {"revision": revision, "time": time, "layout": "serving", "nodeLabels": {"tier": "gold"}},
             {"revision": "9876543210", "time": time, "layout": "training"},
         ],
         "conditions": [{"type": "Progressing", "status": "True", "reason": state, "message": blocked, "lastTransitionTime": time}],
@@ -45,7 +47,7 @@ fn policy(name: &str, state: &str, applied: u32) -> Policy {
         is_deleting: false,
         has_finalizer: true,
         rollback_to: None,
-        spec: Ok(serde_json::from_value(spec).unwrap()),
+        spec: Ok(spec),
         status: serde_json::from_value(status).unwrap(),
     }
 }

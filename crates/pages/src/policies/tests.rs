@@ -9,7 +9,7 @@ use octavo_kube::cluster::WatchedCluster;
 use octavo_kube::hardware_profiles::Presence;
 use octavo_kube::policies::KnownPolicies;
 use octavo_model::reason::Reason;
-use octavo_policy::{Policy, PolicyStatus};
+use octavo_policy::{Content, Policy, PolicySpec, PolicyStatus};
 use octavo_store::availability::Counter;
 use octavo_store::clock::Clock;
 use octavo_store::fleet::Fleet;
@@ -22,6 +22,11 @@ use crate::overview::tests::view_of;
 use crate::router;
 use crate::tests::{get, text};
 
+/// The revision of the policy.
+fn revision() -> String {
+    policy().spec.map(|spec| Content::of(&spec).revision()).unwrap()
+}
+
 /// A policy with a wave that a pod blocks.
 fn policy() -> Policy {
     let spec = json!({
@@ -29,11 +34,13 @@ fn policy() -> Policy {
         "taints": [{"key": "gpu", "effect": "NoSchedule"}],
         "rollout": {"maxUnavailable": 1, "pause": "10m", "windows": [{"days": ["Mon"], "start": "22:00", "duration": "6h"}]},
     });
+    let spec: PolicySpec = serde_json::from_value(spec).unwrap();
+    let revision = Content::of(&spec).revision();
     let status = json!({
-        "observedGeneration": 1, "state": "RollingOut", "revision": "0123456789", "rollout": 1, "updating": ["gpu-1"],
+        "observedGeneration": 1, "state": "RollingOut", "revision": revision, "rollout": 1, "updating": ["gpu-1"],
         "waitsFor": "gpu-1, which is blocked: in use by pod team/train",
         "nodes": {"selected": 3, "updated": 1, "applied": 1, "updating": 1, "unavailable": 1},
-        "revisions": [{"revision": "0123456789", "time": "2026-01-01T00:00:00Z", "layout": "serving",
+        "revisions": [{"revision": revision, "time": "2026-01-01T00:00:00Z", "layout": "serving",
             "nodeLabels": {"tier": "gold"}, "taints": [{"key": "gpu", "effect": "NoSchedule"}]}],
         "conditions": [{"type": "Progressing", "status": "True", "reason": "RollingOut", "message": "",
             "lastTransitionTime": "2026-01-01T00:00:00Z"}],
@@ -47,7 +54,7 @@ fn policy() -> Policy {
         is_deleting: false,
         has_finalizer: true,
         rollback_to: None,
-        spec: serde_json::from_value(spec).map_err(|error| error.to_string()),
+        spec: Ok(spec),
         status: serde_json::from_value::<PolicyStatus>(status).unwrap(),
     }
 }
@@ -55,7 +62,7 @@ fn policy() -> Policy {
 /// A selected node in this state of the layout.
 fn node(name: &str, state: Option<Reason>) -> ClusterNode {
     let record = json!({
-        "policy": "inference", "uid": "u", "revision": "0123456789", "rollout": 1, "since": "2026-01-01T00:00:00Z",
+        "policy": "inference", "uid": "u", "revision": revision(), "rollout": 1, "since": "2026-01-01T00:00:00Z",
         "layout": "serving", "labels": {"tier": "gold"}, "taints": [{"key": "gpu", "effect": "NoSchedule"}],
     });
     let taint = json!({"key": "gpu", "effect": "NoSchedule"});

@@ -12,7 +12,7 @@ use octavo_model::id::{NodeName, TypeName};
 use octavo_planner::plan::PlanOutcome;
 use octavo_policy::document::{
     InfeasibleNodes, PolicyDetail, PolicyList, PolicyManifest, PolicyPlanDocument, PolicyRow,
-    PolicySource, RolloutCapacity, RolloutDuration,
+    PolicySource, RolloutCapacity, RolloutDuration, waits_for,
 };
 use octavo_policy::{Period, Policy, PolicyNode, PolicyPlan, PolicyStatus, Rollout, members};
 
@@ -76,7 +76,7 @@ impl PolicyView {
             notice: self.notice(),
             spec: policy.spec.as_ref().ok().cloned(),
             spec_error: policy.spec.as_ref().err().cloned(),
-            status: PolicyStatus { state: PolicyRow::state(policy), ..policy.status.clone() },
+            status: PolicyStatus { waits_for: waits_for(policy), ..policy.status.clone() },
             members,
             more_members,
         })
