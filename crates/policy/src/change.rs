@@ -86,7 +86,7 @@ pub(crate) fn update(
     let is_recorded = before.is_some_and(|before| {
         let rollout = if is_in_wave { owner.rollout } else { before.rollout };
         let (since, was_reported) = (before.since, before.was_reported);
-        NodeRecord { since, was_reported, rollout, ..record.clone() } == *before
+        NodeRecord { rollout, since, was_reported, ..record.clone() } == *before
     });
     let is_current = patch.labels.is_empty() && patch.taints.is_none() && is_recorded;
     patch.record = Some(record);

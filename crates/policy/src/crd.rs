@@ -95,129 +95,133 @@ fn rule(rule: &str, message: &str) -> Value {
 
 /// Adds the limits and rules of the spec.
 fn with_limits(mut spec: Value) -> Value {
-    spec["x-kubernetes-validations"] = json!([
+    let rules = [
         rule(
             "has(self.layout) || (has(self.nodeLabels) && size(self.nodeLabels) > 0) || (has(self.taints) && size(self.taints) > 0)",
-            "set at least one of layout, nodeLabels and taints"
+            "set at least one of layout, nodeLabels and taints",
         ),
         rule(
             "!has(self.nodeLabels) || !has(self.nodeSelector.matchLabels) || self.nodeLabels.all(k, !(k in self.nodeSelector.matchLabels))",
-            "nodeLabels cannot contain a label of the policy's own nodeSelector"
+            "nodeLabels cannot contain a label of the policy's own nodeSelector",
         ),
         rule(
             "!has(self.nodeLabels) || !has(self.nodeSelector.matchExpressions) \
              || self.nodeSelector.matchExpressions.all(e, !(e.key in self.nodeLabels))",
-            "nodeLabels cannot contain a label of the policy's own nodeSelector"
+            "nodeLabels cannot contain a label of the policy's own nodeSelector",
         ),
-    ]);
-    let fields = &mut spec["properties"];
-    limit(&mut fields["layout"], json!({"minLength": 1, "maxLength": 63, "pattern": LAYOUT}));
-    limit(
-        &mut fields["nodeLabels"],
-        json!({
-            "maxProperties": 32,
-            "x-kubernetes-validations": [
-                rule(&format!("self.all(k, !({RESERVED}))"), "keys of octavo.dev, kubernetes.io, k8s.io and nvidia.com/mig.config are reserved"),
-                rule("self.all(k, size(k) <= 317)", "the key of a label has at most 317 characters"),
-            ],
-        }),
-    );
-    limit(
-        &mut fields["nodeLabels"]["additionalProperties"],
-        json!({"maxLength": 63, "pattern": LABEL_VALUE}),
-    );
-    limit(
-        &mut fields["taints"],
-        json!({
-            "maxItems": 16,
-            "x-kubernetes-list-type": "map",
-            "x-kubernetes-list-map-keys": ["key", "effect"],
-            "x-kubernetes-validations": [rule(
-                &format!("self.map(t, t.key).all(k, !({RESERVED}))"),
-                "keys of octavo.dev, kubernetes.io, k8s.io and nvidia.com/mig.config are reserved"
-            )],
-        }),
-    );
-    let taint = &mut fields["taints"]["items"]["properties"];
-    limit(&mut taint["key"], json!({"minLength": 1, "maxLength": 317}));
-    limit(&mut taint["value"], json!({"maxLength": 63, "pattern": LABEL_VALUE}));
-    let selector = &mut fields["nodeSelector"];
-    limit(
-        selector,
-        json!({"x-kubernetes-validations": [rule(
-            "(has(self.matchLabels) && size(self.matchLabels) > 0) || (has(self.matchExpressions) && size(self.matchExpressions) > 0)",
-            "select nodes by at least one label"
-        )]}),
-    );
-    limit(&mut selector["properties"]["matchLabels"], json!({"maxProperties": 16}));
-    limit(
-        &mut selector["properties"]["matchLabels"]["additionalProperties"],
-        json!({"maxLength": 63}),
-    );
-    limit(&mut selector["properties"]["matchExpressions"], json!({"maxItems": 16}));
-    selector["properties"]["matchExpressions"]["items"]["required"] = json!(["key", "operator"]);
-    let expression = &mut selector["properties"]["matchExpressions"]["items"]["properties"];
-    limit(&mut expression["key"], json!({"minLength": 1, "maxLength": 317}));
-    limit(&mut expression["values"], json!({"maxItems": 64}));
-    limit(&mut expression["values"]["items"], json!({"maxLength": 63}));
-    expression["operator"]["enum"] = json!(["In", "NotIn", "Exists", "DoesNotExist"]);
-    limit(&mut fields["revisionHistoryLimit"], json!({"minimum": 1, "maximum": 20, "default": 10}));
-    limit_rollout(&mut fields["rollout"]);
+    ];
+    limit(&mut spec, "", json!({"x-kubernetes-validations": rules}));
+    limit(&mut spec, "layout", json!({"minLength": 1, "maxLength": 63, "pattern": LAYOUT}));
+    limit(&mut spec, "revisionHistoryLimit", json!({"minimum": 1, "maximum": 20, "default": 10}));
+    limit_keys(&mut spec);
+    limit_selector(&mut spec);
+    limit_rollout(&mut spec);
     spec
 }
 
-fn limit_rollout(rollout: &mut Value) {
-    let fields = &mut rollout["properties"];
-    let description = fields["maxUnavailable"]["description"].take();
-    fields["maxUnavailable"] = json!({
-        "description": description,
+fn limit_keys(spec: &mut Value) {
+    let reserved =
+        "keys of octavo.dev, kubernetes.io, k8s.io and nvidia.com/mig.config are reserved";
+    let rules = [
+        rule(&format!("self.all(k, !({RESERVED}))"), reserved),
+        rule("self.all(k, size(k) <= 317)", "the key of a label has at most 317 characters"),
+    ];
+    limit(spec, "nodeLabels", json!({"maxProperties": 32, "x-kubernetes-validations": rules}));
+    limit(spec, "nodeLabels.*", json!({"maxLength": 63, "pattern": LABEL_VALUE}));
+    let rules = [rule(&format!("self.map(t, t.key).all(k, !({RESERVED}))"), reserved)];
+    let list = json!({
+        "maxItems": 16,
+        "x-kubernetes-list-type": "map",
+        "x-kubernetes-list-map-keys": ["key", "effect"],
+        "x-kubernetes-validations": rules,
+    });
+    limit(spec, "taints", list);
+    limit(spec, "taints[].key", json!({"minLength": 1, "maxLength": 317}));
+    limit(spec, "taints[].value", json!({"maxLength": 63, "pattern": LABEL_VALUE}));
+}
+
+fn limit_selector(spec: &mut Value) {
+    let rules = [rule(
+        "(has(self.matchLabels) && size(self.matchLabels) > 0) || (has(self.matchExpressions) && size(self.matchExpressions) > 0)",
+        "select nodes by at least one label",
+    )];
+    limit(spec, "nodeSelector", json!({"x-kubernetes-validations": rules}));
+    limit(spec, "nodeSelector.matchLabels", json!({"maxProperties": 16}));
+    limit(spec, "nodeSelector.matchLabels.*", json!({"maxLength": 63}));
+    limit(spec, "nodeSelector.matchExpressions", json!({"maxItems": 16}));
+    let expression = "nodeSelector.matchExpressions[]";
+    limit(spec, expression, json!({"required": ["key", "operator"]}));
+    limit(spec, &format!("{expression}.key"), json!({"minLength": 1, "maxLength": 317}));
+    limit(
+        spec,
+        &format!("{expression}.operator"),
+        json!({"enum": ["In", "NotIn", "Exists", "DoesNotExist"]}),
+    );
+    limit(spec, &format!("{expression}.values"), json!({"maxItems": 64}));
+    limit(spec, &format!("{expression}.values[]"), json!({"maxLength": 63}));
+}
+
+fn limit_rollout(spec: &mut Value) {
+    let rules = [rule(
+        "type(self) == int ? self >= 1 : self.matches('^([1-9][0-9]?|100)%$')",
+        "use at least 1, or a percentage from 1% to 100%",
+    )];
+    let budget = json!({
         "x-kubernetes-int-or-string": true,
         "default": 1,
         "anyOf": [{"type": "integer"}, {"type": "string"}],
-        "x-kubernetes-validations": [rule(
-            "type(self) == int ? self >= 1 : self.matches('^([1-9][0-9]?|100)%$')",
-            "use at least 1, or a percentage from 1% to 100%"
-        )],
+        "x-kubernetes-validations": rules,
     });
-    limit(&mut fields["pause"], json!({"maxLength": 16, "minLength": 2, "pattern": DURATION}));
-    limit(
-        &mut fields["nodeDeadline"],
-        json!({"maxLength": 16, "minLength": 2, "pattern": DURATION, "default": "30m"}),
-    );
-    limit(&mut fields["maxFailures"], json!({"minimum": 0, "maximum": 100, "default": 0}));
-    limit(&mut fields["onFailure"], json!({"default": "Pause"}));
-    limit(&mut fields["paused"], json!({"default": false}));
-    limit(&mut fields["windows"], json!({"maxItems": 16}));
-    let window = &mut fields["windows"]["items"]["properties"];
-    limit(&mut window["days"], json!({"maxItems": 7, "x-kubernetes-list-type": "set"}));
-    limit(
-        &mut window["start"],
-        json!({"maxLength": 5, "pattern": "^([01][0-9]|2[0-3]):[0-5][0-9]$"}),
-    );
-    limit(
-        &mut window["duration"],
-        json!({"maxLength": 16, "minLength": 2, "pattern": DURATION, "x-kubernetes-validations": [rule(
-            "duration(self) > duration('0s') && duration(self) <= duration('24h')",
-            "a window is open for at most 24h"
-        )]}),
-    );
-    limit(&mut window["timeZone"], json!({"maxLength": 64}));
+    limit(spec, "rollout.maxUnavailable", budget);
+    // A type excludes the others.
+    if let Some(Value::Object(budget)) = spec.pointer_mut(&pointer("rollout.maxUnavailable")) {
+        budget.remove("type");
+    }
+    let duration = json!({"maxLength": 16, "minLength": 2, "pattern": DURATION});
+    limit(spec, "rollout.pause", duration.clone());
+    limit(spec, "rollout.nodeDeadline", duration.clone());
+    limit(spec, "rollout.nodeDeadline", json!({"default": "30m"}));
+    limit(spec, "rollout.maxFailures", json!({"minimum": 0, "maximum": 100, "default": 0}));
+    limit(spec, "rollout.onFailure", json!({"default": "Pause"}));
+    limit(spec, "rollout.paused", json!({"default": false}));
+    limit(spec, "rollout.windows", json!({"maxItems": 16}));
+    let days = json!({"maxItems": 7, "x-kubernetes-list-type": "set"});
+    limit(spec, "rollout.windows[].days", days);
+    let start = json!({"maxLength": 5, "pattern": "^([01][0-9]|2[0-3]):[0-5][0-9]$"});
+    limit(spec, "rollout.windows[].start", start);
+    let rules = [rule(
+        "duration(self) > duration('0s') && duration(self) <= duration('24h')",
+        "a window is open for at most 24h",
+    )];
+    limit(spec, "rollout.windows[].duration", duration);
+    limit(spec, "rollout.windows[].duration", json!({"x-kubernetes-validations": rules}));
+    limit(spec, "rollout.windows[].timeZone", json!({"maxLength": 64}));
 }
 
 /// Adds the list types of the status.
 fn with_status_limits(mut status: Value) -> Value {
-    let conditions = &mut status["properties"]["conditions"];
-    limit(
-        conditions,
-        json!({"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}),
-    );
+    let list = json!({"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]});
+    limit(&mut status, "conditions", list);
     status
 }
 
-fn limit(field: &mut Value, limits: Value) {
-    if let (Value::Object(field), Value::Object(limits)) = (field, limits) {
+/// Adds keywords to the schema of a field. A test compares the definition, so a misspelled field is found.
+fn limit(schema: &mut Value, field: &str, limits: Value) {
+    if let (Some(Value::Object(field)), Value::Object(limits)) =
+        (schema.pointer_mut(&pointer(field)), limits)
+    {
         field.extend(limits);
     }
+}
+
+/// JSON pointer to the schema of a field such as `taints[].key`; `*` is the value of a map.
+fn pointer(field: &str) -> String {
+    let segments = field.split('.').filter(|segment| !segment.is_empty());
+    segments.fold(String::new(), |path, segment| match segment.strip_suffix("[]") {
+        _ if segment == "*" => format!("{path}/additionalProperties"),
+        Some(list) => format!("{path}/properties/{list}/items"),
+        None => format!("{path}/properties/{segment}"),
+    })
 }
 
 /// The structural schema of a type.
@@ -250,7 +254,9 @@ fn inline(schema: &Value, named: &BTreeMap<String, Value>) -> Value {
             }
             // A nullable reference, or a flattened or documented one.
             ("oneOf" | "allOf" | "anyOf", Value::Array(all)) => {
-                for one in all.iter().filter(|one| one["type"] != "null") {
+                for one in
+                    all.iter().filter(|one| one.get("type").is_none_or(|kind| kind != "null"))
+                {
                     merge(&mut result, inline(one, named));
                 }
             }

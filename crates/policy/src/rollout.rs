@@ -132,16 +132,15 @@ pub(crate) fn retarget(policy: &mut Policy, now: Timestamp) {
     if status.rollback_to != policy.rollback_to {
         status.rollback_to.clone_from(&policy.rollback_to);
         let wanted = policy.rollback_to.as_ref();
+        let wanted = wanted.filter(|wanted| **wanted != status.revision);
         if let Some(wanted) = wanted.filter(|wanted| status.content(wanted).is_some()) {
-            if *wanted != status.revision {
-                let message =
-                    format!("the annotation octavo.dev/rollback-to requested revision {wanted}");
-                let from = std::mem::take(&mut status.revision);
-                let reason = StopReason::RollbackRequested;
-                status.stop =
-                    Some(Stop { reason, action: StopAction::RollBack, revision: from, message });
-                begin(status, wanted.clone());
-            }
+            let message =
+                format!("the annotation octavo.dev/rollback-to requested revision {wanted}");
+            let from = std::mem::take(&mut status.revision);
+            let reason = StopReason::RollbackRequested;
+            status.stop =
+                Some(Stop { reason, action: StopAction::RollBack, revision: from, message });
+            begin(status, wanted.clone());
         }
     }
 }
@@ -177,7 +176,7 @@ pub(crate) fn settle(policy: &mut Policy, observed: &Observation<'_>, now: Times
         match node.progress(record) {
             Progress::Applied => {}
             Progress::Failed { reason, message } => {
-                failed.push(failure(name, reason.as_ref(), &message))
+                failed.push(failure(name, reason.as_ref(), &message));
             }
             Progress::Pending(message)
                 if record.since.saturating_add(deadline).is_ok_and(|until| until <= now) =>

@@ -132,9 +132,9 @@ impl<'a> Leader<'a> {
             let until_wake = wake_at.map_or(MAX_INTERVAL, |at| {
                 Duration::try_from(at.duration_since(Timestamp::now())).unwrap_or_default()
             });
-            match timeout(until_wake.min(MAX_INTERVAL), self.policies.changed()).await {
-                Ok(false) => return,
-                Ok(true) | Err(_) => {}
+            let changed = timeout(until_wake.min(MAX_INTERVAL), self.policies.changed()).await;
+            if changed == Ok(false) {
+                return;
             }
         }
     }
@@ -185,7 +185,7 @@ impl<'a> Leader<'a> {
                         self.record_success();
                     }
                     Err(error) if error.is_outdated() => {
-                        debug!(%error, "object changed in the meantime")
+                        debug!(%error, "object changed in the meantime");
                     }
                     Err(error) => {
                         self.record_failure(&error);

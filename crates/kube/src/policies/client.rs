@@ -254,16 +254,17 @@ fn with_removals(mut status: Value, before: &Value) -> Value {
 
 /// One merge patch of the labels, all taints and the record.
 fn node_patch(version: &str, patch: &NodePatch) -> Value {
-    let record =
-        patch.record.as_ref().map(|record| serde_json::to_string(record).unwrap_or_default());
-    let mut body = json!({"metadata": {"resourceVersion": version, "annotations": {RECORD_ANNOTATION: record}}});
-    if !patch.labels.is_empty() {
-        body["metadata"]["labels"] = json!(patch.labels);
+    let record = patch.record.as_ref();
+    let record = record.map(|record| serde_json::to_string(record).unwrap_or_default());
+    let mut metadata =
+        json!({"resourceVersion": version, "annotations": {RECORD_ANNOTATION: record}});
+    if let (Value::Object(metadata), false) = (&mut metadata, patch.labels.is_empty()) {
+        metadata.insert("labels".to_owned(), json!(patch.labels));
     }
-    if let Some(taints) = &patch.taints {
-        body["spec"] = json!({"taints": taints});
+    match &patch.taints {
+        Some(taints) => json!({"metadata": metadata, "spec": {"taints": taints}}),
+        None => json!({"metadata": metadata}),
     }
-    body
 }
 
 fn event(policy: &Policy, reason: &str, message: &str, is_warning: bool) -> Event {

@@ -126,9 +126,10 @@ fn set_error(known: &Known, error: Option<&watcher::Error>) {
     let error = error.map(describe_watch_error);
     update(known, |known| {
         if known.error != error {
-            match &error {
-                Some(error) => warn!(%error, "cannot watch accelerator policies; retrying"),
-                None => info!("watching accelerator policies again"),
+            if let Some(error) = &error {
+                warn!(%error, "cannot watch accelerator policies; retrying");
+            } else {
+                info!("watching accelerator policies again");
             }
             Arc::make_mut(known).error = error;
         }

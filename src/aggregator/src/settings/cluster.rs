@@ -22,7 +22,7 @@ pub struct ClusterSettings {
     #[arg(long, env = "OCTAVO_CREATE_PROFILES")]
     pub create_profiles: bool,
 
-    /// Roll out the layouts, labels and taints of AcceleratorPolicy objects to their nodes; needs --follow-cluster
+    /// Roll out the layouts, labels and taints of accelerator policies to their nodes; needs --follow-cluster
     ///
     /// The account needs permission to get and patch nodes, and to watch and patch acceleratorpolicies.octavo.dev. With several
     /// aggregators, only the holder of the Lease octavo-policies writes. Without this flag, policies have no effect.

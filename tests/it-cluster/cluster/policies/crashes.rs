@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::rig::{Pool, spec};
+use super::rig::{Pool, aggregator, spec};
 use crate::cluster::agent::proxy::Proxy;
 use crate::time_limits::until_async;
 
@@ -23,14 +23,14 @@ async fn i3_aggregator_killed_after_every_write_completes_the_roll_out_within_th
         ]);
         let proxy = Proxy::start(&pool.api);
         proxy.allow_writes(1);
-        let mut aggregator = pool.aggregator_of(&proxy.kubeconfig());
+        let mut killed = aggregator(&proxy.kubeconfig());
         let complete = until_async(
             "a write or the end",
             async || is_complete(&pool) || proxy.is_out_of_writes(),
             |done| *done,
         );
         complete.await;
-        aggregator.kill();
+        killed.kill();
         pool.check_records().await;
         if is_complete(&pool) {
             break;

@@ -63,18 +63,7 @@ impl Pool {
     }
 
     pub(super) fn aggregator(&self) -> Aggregator {
-        self.aggregator_of(self.api.kubeconfig())
-    }
-
-    pub(super) fn aggregator_of(&self, kubeconfig: &Path) -> Aggregator {
-        let kubeconfig = format!("--kubeconfig={}", kubeconfig.display());
-        Aggregator::start(&[
-            "--plaintext",
-            "--follow-cluster",
-            "--policies",
-            "--log-level=debug",
-            &kubeconfig,
-        ])
+        aggregator(self.api.kubeconfig())
     }
 
     /// Creates or changes a policy.
@@ -188,6 +177,18 @@ impl Pool {
         };
         log.iter().filter(of).count()
     }
+}
+
+/// An aggregator with this kubeconfig.
+pub(super) fn aggregator(kubeconfig: &Path) -> Aggregator {
+    let kubeconfig = format!("--kubeconfig={}", kubeconfig.display());
+    Aggregator::start(&[
+        "--plaintext",
+        "--follow-cluster",
+        "--policies",
+        "--log-level=debug",
+        &kubeconfig,
+    ])
 }
 
 pub(super) fn policy(name: &str, spec: &Value) -> Value {
