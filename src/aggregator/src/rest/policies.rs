@@ -172,8 +172,8 @@ fn manifest(document: &Value) -> Result<PolicyManifest, ApiError> {
     match problems(&manifest.spec).as_slice() {
         [] => Ok(manifest),
         [first, others @ ..] => {
-            let others: String = others.iter().map(|one| format!("; {one}")).collect();
-            Err(invalid(&first.field, format!("{}{others}", first.message)))
+            let others: Vec<String> = others.iter().map(|one| format!("; {one}")).collect();
+            Err(invalid(&first.field, format!("{}{}", first.message, others.concat())))
         }
     }
 }
