@@ -69,7 +69,8 @@ fn bar(nodes: NodeCounts) -> String {
         (nodes.unavailable, "unavailable"),
     ];
     let others = others.iter().filter(|(count, _)| *count > 0);
-    let others: String = others.map(|(count, word)| format!(", {count} {word}")).collect();
+    let others: Vec<String> = others.map(|(count, word)| format!(", {count} {word}")).collect();
+    let others = others.concat();
     format!(
         "[{}{}] {} of {} applied{others}",
         drawn("#", filled),

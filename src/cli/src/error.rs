@@ -19,16 +19,15 @@ use octavo_fleet::startup::StartupProgress;
 use octavo_generate::GenerateError;
 use octavo_kube::client::ConnectError;
 use octavo_kube::hardware_profiles::WriteError;
-use octavo_kube::policies::PolicyWriteError;
 use octavo_model::inventory::NvmlState;
 use octavo_model::text::first_names;
 use octavo_planner::layout::ExportError;
-use octavo_policy::RollbackError;
 use octavo_support_bundle::ContentsError;
 use octavo_toolkit::error::chain;
 use thiserror::Error;
 
 use crate::Report;
+use crate::policy::PolicyChangeError;
 
 pub(crate) use self::mig_parted::MigPartedError;
 
@@ -167,23 +166,9 @@ pub(crate) enum CliError {
     /// A profile was not created.
     #[error("cannot create the profile")]
     Profile(#[source] Box<WriteError>),
-    /// The cluster of a policy cannot be reached.
-    #[error("cannot connect to a cluster to change the policy")]
-    ConnectCluster(#[source] ConnectError),
     /// A policy was not changed.
-    #[error("cannot change the policy")]
-    Policy(#[source] Box<PolicyWriteError>),
-    /// A change needs a confirmation, which standard input cannot give.
-    #[error("the policy was not applied: standard input is no terminal to confirm it")]
-    NotConfirmed,
-    /// A rollback of a policy cannot be requested.
-    #[error("cannot roll back policy {policy}")]
-    Rollback {
-        /// The policy.
-        policy: String,
-        /// The cause.
-        source: RollbackError,
-    },
+    #[error(transparent)]
+    PolicyChange(#[from] PolicyChangeError),
     /// Not all nodes have reported since the start of the aggregator.
     #[error("cannot generate from an incomplete fleet: {0}")]
     FleetIncomplete(StartupProgress),
@@ -303,14 +288,7 @@ impl CliError {
                       --dry-run",
             ),
             Self::Profile(error) => profile_advice(error),
-            Self::ConnectCluster(error) => Some(error.advice()),
-            Self::Policy(error) => policy_advice(error),
-            Self::NotConfirmed => Some("review the plan, and repeat the command with --yes"),
-            Self::Rollback { source: RollbackError::Requested(_), .. } => Some(
-                "it is carried out once: apply the manifest of that revision, or remove the \
-                 annotation and repeat the command",
-            ),
-            Self::Rollback { .. } => Some("`octavo policy history` lists the revisions"),
+            Self::PolicyChange(error) => error.advice(),
             Self::Rejected(_)
             | Self::Document { .. }
             | Self::Write(_)
@@ -362,21 +340,6 @@ pub(crate) fn explain(error: &CliError) -> String {
 /// Formats an error on one line, without advice.
 pub(super) fn brief(error: &CliError) -> String {
     super::text::printable(&chain(error))
-}
-
-/// Returns advice about a policy that was not changed.
-fn policy_advice(error: &PolicyWriteError) -> Option<&'static str> {
-    match error {
-        PolicyWriteError::NoKind => Some(
-            "install the custom resource definition of the chart, as docs/tasks/policies.md explains",
-        ),
-        PolicyWriteError::NotFound(_) => Some("`octavo policy status` lists the policies"),
-        PolicyWriteError::Conflict { .. } => Some(
-            "change the fields with the client that manages them, or take them over with `kubectl \
-             apply --server-side --force-conflicts`",
-        ),
-        PolicyWriteError::Refused { .. } => None,
-    }
 }
 
 /// Returns advice about a profile that was not created.

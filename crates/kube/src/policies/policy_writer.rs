@@ -126,11 +126,15 @@ impl PolicyWriter {
 
 fn failure(name: &str, source: RequestError) -> PolicyWriteError {
     let name = name.to_owned();
-    match &source {
-        RequestError::Refused(error) if is_kind_absent(error) => PolicyWriteError::NoKind,
-        _ if source.code() == Some(404) => PolicyWriteError::NotFound(name),
-        _ if source.code() == Some(409) => PolicyWriteError::Conflict { name, source },
-        _ => PolicyWriteError::Refused { name, source },
+    if let RequestError::Refused(error) = &source
+        && is_kind_absent(error)
+    {
+        return PolicyWriteError::NoKind;
+    }
+    match source.code() {
+        Some(404) => PolicyWriteError::NotFound(name),
+        Some(409) => PolicyWriteError::Conflict { name, source },
+        Some(_) | None => PolicyWriteError::Refused { name, source },
     }
 }
 

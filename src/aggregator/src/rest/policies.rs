@@ -104,7 +104,7 @@ pub(super) async fn plan(
     responses(
         (status = 200, description = "Waves of the roll-out, and the effect of the layout on their nodes", body = PolicyPlanDocument),
         (status = 400, description = "Invalid policy; `parameter` names the field", body = Problem, content_type = "application/problem+json"),
-        (status = 503, description = "Policies are disabled, or the nodes of the cluster are not known yet", body = Problem, content_type = "application/problem+json")
+        (status = 503, description = "Policies are disabled, or the cluster is unknown", body = Problem, content_type = "application/problem+json")
     )
 )]
 pub(super) async fn plan_manifest(
@@ -172,8 +172,8 @@ fn manifest(document: &Value) -> Result<PolicyManifest, ApiError> {
     match problems(&manifest.spec).as_slice() {
         [] => Ok(manifest),
         [first, others @ ..] => {
-            let others: String = others.iter().map(|one| format!("; {one}")).collect();
-            Err(invalid(&first.field, format!("{}{others}", first.message)))
+            let others: Vec<String> = others.iter().map(|one| format!("; {one}")).collect();
+            Err(invalid(&first.field, format!("{}{}", first.message, others.concat())))
         }
     }
 }

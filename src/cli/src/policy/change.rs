@@ -3,11 +3,12 @@
 use std::io::{self, IsTerminal, Write};
 
 use octavo_client::{Client, ServerSettings};
-use octavo_kube::client::connect_user;
+use octavo_kube::client::{ConnectError, connect_user};
 use octavo_kube::hardware_profiles::Outcome;
 use octavo_kube::policies::{PolicyWriteError, PolicyWriter};
-use octavo_policy::rollback_target;
+use octavo_policy::{RollbackError, rollback_target};
 use serde_json::Value;
+use thiserror::Error;
 
 use super::table;
 use crate::output;
@@ -16,6 +17,54 @@ use crate::settings::policy::{PolicyApplySettings, PolicyTarget, RollbackSetting
 use crate::settings::{Colors, Headers};
 use crate::text::printable;
 use crate::{CliError, Exit, Report};
+
+/// Reason why a policy was not changed.
+#[derive(Debug, Error)]
+pub(crate) enum PolicyChangeError {
+    /// The cluster cannot be reached.
+    #[error("cannot connect to a cluster to change the policy")]
+    Connect(#[source] ConnectError),
+    /// The API server did not accept the change.
+    #[error("cannot change the policy")]
+    Write(#[source] Box<PolicyWriteError>),
+    /// Standard input cannot confirm the change.
+    #[error("the policy was not applied: standard input is no terminal to confirm it")]
+    NotConfirmed,
+    /// A rollback cannot be requested.
+    #[error("cannot roll back policy {policy}")]
+    Rollback {
+        /// The policy.
+        policy: String,
+        /// The cause.
+        source: RollbackError,
+    },
+}
+
+impl PolicyChangeError {
+    /// Returns advice about the error, if there is any.
+    pub(crate) fn advice(&self) -> Option<&'static str> {
+        Some(match self {
+            Self::Connect(error) => error.advice(),
+            Self::NotConfirmed => "review the plan, and repeat the command with --yes",
+            Self::Rollback { source: RollbackError::Requested(_), .. } => {
+                "it is carried out once: apply the manifest of that revision, or remove the \
+                 annotation and repeat the command"
+            }
+            Self::Rollback { .. } => "`octavo policy history` lists the revisions",
+            Self::Write(error) => match error.as_ref() {
+                PolicyWriteError::NoKind => {
+                    "install the custom resource definition, as docs/tasks/policies.md explains"
+                }
+                PolicyWriteError::NotFound(_) => "`octavo policy status` lists the policies",
+                PolicyWriteError::Conflict { .. } => {
+                    "change the fields with the client that manages them, or take them over with \
+                     `kubectl apply --server-side --force-conflicts`"
+                }
+                PolicyWriteError::Refused { .. } => return None,
+            },
+        })
+    }
+}
 
 /// Runs `octavo policy apply`: shows the plan, asks, and applies.
 pub(super) async fn apply(
@@ -51,7 +100,7 @@ pub(super) async fn apply(
 /// Asks on the terminal.
 fn confirm(name: &str) -> Result<bool, CliError> {
     if !io::stdin().is_terminal() {
-        return Err(CliError::NotConfirmed);
+        return Err(PolicyChangeError::NotConfirmed.into());
     }
     let mut screen = io::stderr().lock();
     let question = format!("Apply policy {}? [y/N] ", printable(name));
@@ -85,23 +134,21 @@ pub(super) async fn rollback(settings: &RollbackSettings) -> Result<Report, CliE
     let name = &settings.target.name;
     let writer = writer(&settings.target.server).await?;
     let policy = writer.get(name).await.map_err(failure)?;
-    let refused = |source| CliError::Rollback { policy: name.clone(), source };
+    let refused = |source| PolicyChangeError::Rollback { policy: name.clone(), source };
     let revision = rollback_target(&policy, settings.to.as_deref()).map_err(refused)?;
     writer.request_rollback(&policy, revision).await.map_err(failure)?;
-    let mut report = done_report(name, &format!("rolls back to revision {revision}"));
-    report.notes =
-        "note: the spec is unchanged; apply the earlier manifest to retain this revision\n"
-            .to_owned();
-    Ok(report)
+    let done = done_report(name, &format!("rolls back to revision {revision}"));
+    let notes = "note: the spec is unchanged; apply the earlier manifest to retain this revision\n";
+    Ok(Report { notes: notes.to_owned(), ..done })
 }
 
 async fn writer(server: &ServerSettings) -> Result<PolicyWriter, CliError> {
     let client = connect_user(&server.cluster()).await;
-    Ok(PolicyWriter::new(client.map_err(CliError::ConnectCluster)?))
+    Ok(PolicyWriter::new(client.map_err(PolicyChangeError::Connect)?))
 }
 
 fn failure(error: PolicyWriteError) -> CliError {
-    CliError::Policy(Box::new(error))
+    PolicyChangeError::Write(Box::new(error)).into()
 }
 
 fn done_report(name: &str, done: &str) -> Report {

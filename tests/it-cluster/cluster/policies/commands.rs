@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use super::rig::{Pool, policy, spec};
 use crate::cluster::Api;
 use crate::process::Aggregator;
-use crate::time_limits::Finish;
+use crate::time_limits::{Finish, until_async};
 
 const ROLLBACK: &str = "octavo.dev/rollback-to";
 
@@ -120,10 +120,12 @@ async fn p5_commands_change_the_policy_exactly_as_documented() {
     let aggregator = pool.aggregator();
     let mut site = Site { pool, aggregator, directory: tempfile::tempdir().unwrap() };
     let readers = crate::fleet_api::Api::at(site.aggregator.http);
-    let listed = async || readers.get("/api/v1/policies").await.json();
-    crate::time_limits::until_async("policies", listed, |list| list["source"] == "cluster").await;
-
     let serving = spec("serving", &json!({}));
+    let manifest = policy("pool", &serving);
+    let planned = async || readers.post("/api/v1/policies/plan", &manifest).await.status;
+    until_async("the aggregator has the nodes", planned, |status| *status == 200).await;
+    let listed = async || readers.get("/api/v1/policies").await.json();
+    until_async("policies are read", listed, |list| list["source"] == "cluster").await;
     let file = site.manifest(&serving);
     plan_changes_nothing_and_apply_asks(&site, &file);
     let (output, _) = site.run(&["apply", "-f", &file, "--yes"], 0);
