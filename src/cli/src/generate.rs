@@ -206,14 +206,14 @@ fn deliver(
     for file in files {
         texts.push((file.name, documents(file)?.map(|text| format!("{header}{text}"))));
     }
-    let output = write(directory, settings.check, texts, &mut notes)?;
+    let output = write_files(directory, settings.check, texts, &mut notes)?;
     let exit = if settings.check && !output.is_empty() { Exit::Changes } else { Exit::Done };
     Ok(Report::with_notes(output, &notes, exit))
 }
 
 /// Writes files to a directory, or compares them with it. A file without a text must not exist. Returns one line per difference; files
 /// that the user must delete are noted.
-pub(super) fn write(
+pub(super) fn write_files(
     directory: &Path,
     check: bool,
     files: impl IntoIterator<Item = (&'static str, Option<String>)>,

@@ -39,7 +39,7 @@ pub(super) async fn gpu_operator(
         managed.map(|managed| Some(managed?.comparison.to_string())).collect()
     };
     let files = files(&migration)?;
-    let written = generate::write(&settings.output_dir, settings.check, files, &mut notes)?;
+    let written = generate::write_files(&settings.output_dir, settings.check, files, &mut notes)?;
     let is_unchanged = migration.findings.is_empty()
         && changes.iter().flatten().all(|change| change == NO_CHANGE)
         && (written.is_empty() || !settings.check);
