@@ -135,14 +135,17 @@ impl Cluster {
                 Fate::Blocks => Reason::Blocked,
             };
             let message = if state == Reason::Blocked { "pod team/train" } else { "" }.to_owned();
-            machine.node.layout_report =
-                layout.is_some().then(|| LayoutReport { layout, state: Some(state), message });
+            machine.node.layout_report = layout.map(|layout| LayoutReport {
+                layout: Some(layout),
+                state: Some(state),
+                message,
+            });
         }
         let up: Vec<String> =
             self.taken_down.iter().filter(|name| self.is_available(name)).cloned().collect();
-        up.iter().for_each(|name| {
+        for name in &up {
             self.taken_down.remove(name);
-        });
+        }
     }
 
     fn patch_node(&mut self, name: &str, patch: NodePatch) {
@@ -326,11 +329,12 @@ pub(super) fn world<'a>(
 
 /// A spec for the nodes of the pool.
 pub(super) fn spec(layout: &str, rollout: Value) -> Value {
-    json!({
+    let mut spec = json!({
         "nodeSelector": {"matchLabels": {"pool": "a"}},
         "layout": layout,
         "nodeLabels": {"workload": layout},
         "taints": [{"key": "gpu", "value": layout, "effect": "NoSchedule"}],
-        "rollout": rollout,
-    })
+    });
+    spec["rollout"] = rollout;
+    spec
 }

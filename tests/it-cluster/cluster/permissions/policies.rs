@@ -135,6 +135,8 @@ fn what_is_ours() -> Vec<(&'static str, ApiRequest, Verdict)> {
     let taints = json!([
         {"key": "person", "value": "1", "effect": "NoSchedule"},
         {"key": "octavo.dev/not-ready", "effect": "NoSchedule"},
+        // Every new node has it until a controller removes it, and there is none.
+        {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"},
         {"key": "site/gpu", "effect": "NoSchedule"},
     ]);
     let set = json!({
@@ -143,7 +145,7 @@ fn what_is_ours() -> Vec<(&'static str, ApiRequest, Verdict)> {
     });
     let unset = json!({
         "metadata": {"annotations": {"octavo.dev/policy": null}, "labels": {"gpu": null, "octavo.dev/layout": null}},
-        "spec": {"taints": [taints[0], taints[1]]},
+        "spec": {"taints": [taints[0], taints[1], taints[2]]},
     });
     vec![
         ("the record's", node(set), Allowed),
