@@ -179,6 +179,7 @@ pub enum StopAction {
 /// Condition of a policy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(as = PolicyCondition)]
 pub struct Condition {
     /// Type of the condition.
     #[serde(rename = "type")]

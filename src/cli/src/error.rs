@@ -1,6 +1,7 @@
 //! Errors of the command line, and their messages.
 
 mod mig_parted;
+mod policy_change;
 
 use std::error::Error;
 use std::io;
@@ -27,9 +28,9 @@ use octavo_toolkit::error::chain;
 use thiserror::Error;
 
 use crate::Report;
-use crate::policy::PolicyChangeError;
 
 pub(crate) use self::mig_parted::MigPartedError;
+pub(crate) use self::policy_change::PolicyChangeError;
 
 /// Reason why a command failed. The message names the action and its object; the cause follows in the chain.
 #[derive(Debug, Error)]

@@ -14,7 +14,6 @@ use octavo_client::{Client, RequestPath, segment};
 use octavo_policy::document::{PolicyDetail, PolicyList, PolicyPlanDocument, PolicySource};
 use serde_json::Value;
 
-pub(super) use self::change::PolicyChangeError;
 use super::output::render;
 use super::{CliError, Exit, Report, input};
 use crate::settings::fleet::OutputOptions;

@@ -31,7 +31,7 @@ const DISABLED: &str =
         (status = 400, description = "Unknown parameter; this path has none", body = Problem, content_type = "application/problem+json")
     )
 )]
-pub(super) async fn list(
+pub(super) async fn policies(
     State(api): State<Api>,
     pairs: QueryPairs,
 ) -> Result<Json<PolicyList>, ApiError> {
@@ -51,7 +51,7 @@ pub(super) async fn list(
         (status = 404, description = "Policy not found", body = Problem, content_type = "application/problem+json")
     )
 )]
-pub(super) async fn get(
+pub(super) async fn policy(
     State(api): State<Api>,
     pairs: QueryPairs,
     name: Result<Path<String>, PathRejection>,
@@ -61,7 +61,7 @@ pub(super) async fn get(
     detail(&api, &name).map(Json)
 }
 
-/// Serves the policy with the name `plan`, whose path is also that of [`plan_manifest`].
+/// Serves the policy with the name `plan`, whose path is also that of [`plan_policy`].
 pub(super) async fn get_named_plan(
     State(api): State<Api>,
     pairs: QueryPairs,
@@ -82,7 +82,7 @@ pub(super) async fn get_named_plan(
         (status = 404, description = "Policy not found", body = Problem, content_type = "application/problem+json")
     )
 )]
-pub(super) async fn plan(
+pub(super) async fn policy_plan(
     State(api): State<Api>,
     pairs: QueryPairs,
     name: Result<Path<String>, PathRejection>,
@@ -107,7 +107,7 @@ pub(super) async fn plan(
         (status = 503, description = "Policies are disabled, or the cluster is unknown", body = Problem, content_type = "application/problem+json")
     )
 )]
-pub(super) async fn plan_manifest(
+pub(super) async fn plan_policy(
     State(api): State<Api>,
     pairs: QueryPairs,
     JsonBody(document): JsonBody<Value>,
