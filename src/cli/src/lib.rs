@@ -67,7 +67,6 @@ use crate::settings::apply::RunSettings;
 use crate::settings::doctor::{DoctorSettings, DoctorSources};
 use crate::settings::inspect::NamedSource;
 use crate::settings::layouts::{LayoutsCommand, PlanSettings};
-use crate::settings::migration::MigrateCommand;
 use crate::settings::sharing::SharingCommand;
 use crate::settings::source::SourceSettings;
 use crate::settings::{Charset, Colors, Command, Input, Invocation, OutputMode, completion_script};
@@ -202,9 +201,7 @@ fn run(invocation: &Invocation, open: OpenHardware) -> Result<Report, CliError> 
         Command::Slo(settings) => block_on(slo::slo(settings, colors))?,
         Command::Generate(command) => block_on(generate::generate(command))?,
         Command::QuotaCheck(settings) => block_on(quota_check::quota_check(settings, colors))?,
-        Command::Migrate(MigrateCommand::GpuOperator(settings)) => {
-            block_on(migration::gpu_operator(settings, colors))?
-        }
+        Command::Migrate(command) => block_on(migration::run(command, colors))?,
         Command::Usage(settings) => block_on(usage::usage(settings, colors))?,
         Command::Watch(settings) => block_on(watch::watch(settings, colors, invocation.screen))?,
         Command::Top(settings) => block_on(top::top(settings, colors, invocation.screen))?,

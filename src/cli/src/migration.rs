@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::text::{self, Cell, lines, printable};
 use super::{CliError, Exit, Report, generate, input, yaml};
-use crate::settings::migration::OperatorSettings;
+use crate::settings::migration::{MigrateCommand, OperatorSettings};
 use crate::settings::{Colors, Headers};
 
 const COLUMNS: [&str; 6] = ["NODE", "MIG CONFIG", "PLUGIN CONFIG", "RESOURCES", "POLICY", "LAYOUT"];
@@ -19,11 +19,9 @@ const COLUMNS: [&str; 6] = ["NODE", "MIG CONFIG", "PLUGIN CONFIG", "RESOURCES", 
 /// Place of objects that are not read from files.
 const CLUSTER: &str = "the cluster";
 
-/// Runs `octavo migrate gpu-operator`.
-pub(super) async fn gpu_operator(
-    settings: &OperatorSettings,
-    colors: Colors,
-) -> Result<Report, CliError> {
+/// Runs `octavo migrate`.
+pub(super) async fn run(command: &MigrateCommand, colors: Colors) -> Result<Report, CliError> {
+    let MigrateCommand::GpuOperator(settings) = command;
     let objects = read(settings).await?;
     let migration = migrate(&objects, &parse).map_err(|error| {
         let places: Vec<String> = settings.files.iter().map(input::place).collect();
