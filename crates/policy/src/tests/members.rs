@@ -39,7 +39,7 @@ fn p5_every_selected_node_has_a_state_with_its_reason() {
     assert_eq!(
         shown(&cluster, "a"),
         [
-            (name(1), MemberState::Failed, text("failed: ")),
+            (name(1), MemberState::Failed, text("failed")),
             (name(2), MemberState::Blocked, text("pod team/train")),
             (name(6), MemberState::Waiting, None),
             (name(4), MemberState::Conflicting, text("also selected by b")),
