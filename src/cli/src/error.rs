@@ -285,8 +285,7 @@ impl CliError {
                 Some("specify --namespace; OpenDataHub uses opendatahub or redhat-ods-applications")
             }
             Self::Connect(_) => Some(
-                "specify your kubeconfig with --kubeconfig, or preview the profile with \
-                      --dry-run",
+                "specify your kubeconfig with --kubeconfig, or preview the profile with --dry-run",
             ),
             Self::Profile(error) => profile_advice(error),
             Self::PolicyChange(error) => error.advice(),
