@@ -14,7 +14,6 @@
     clippy::indexing_slicing,
     clippy::panic,
     clippy::print_stdout,
-    clippy::print_stderr,
     clippy::disallowed_methods,
     reason = "a benchmark is a script: it measures the wall clock, prints, and stops at the first error"
 )]
@@ -256,7 +255,9 @@ fn resources() {
         })
         .collect();
     report("with `--dra` and 8 prepared claims", &agent);
-    claims.iter().for_each(|claim| rig.unprepare(claim).unwrap());
+    for claim in &claims {
+        rig.unprepare(claim).unwrap();
+    }
     agent.kill();
     println!();
 }

@@ -96,7 +96,7 @@ fn measure(what: &str, aggregator: &Aggregator, pages: &[&str]) {
     loads.store(0, Ordering::Relaxed);
     std::thread::sleep(SPAN);
     let seconds = start.elapsed().as_secs_f64();
-    let cpu = process::cpu_time(aggregator.id()) - cpu;
+    let cpu = process::cpu_time(aggregator.id()).saturating_sub(cpu);
     let loads = f64::from(u32::try_from(loads.load(Ordering::Relaxed)).unwrap());
     println!(
         "| {what} | {:.0} | {:.1} | {bytes} |",

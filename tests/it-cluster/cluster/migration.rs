@@ -40,7 +40,7 @@ data:
     version: v1
     sharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: 4}]}}
 "#;
-const CLUSTER_POLICY: &str = r#"
+const CLUSTER_POLICY: &str = r"
 apiVersion: nvidia.com/v1
 kind: ClusterPolicy
 metadata: {name: cluster-policy}
@@ -56,7 +56,7 @@ spec:
   mig: {strategy: mixed}
   migManager: {config: {name: mig-parted-config}}
   devicePlugin: {config: {name: plugin-config, default: whole}}
-"#;
+";
 /// Scenario, labels that select the configuration, and labels in which GPU Feature Discovery differs because of time-slicing.
 const MACHINES: [(&str, &[&str], &[&str]); 3] = [
     (

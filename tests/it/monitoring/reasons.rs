@@ -43,6 +43,13 @@ const OTHERS: &[(&str, &str)] = &[
     ("crates/pages/src/layout.rs", "stale"),
     ("crates/pages/src/sharing.rs", "stale"),
     ("crates/pages/src/badges.rs", "stale"),
+    // An icon, numbers of nodes and devices, and failed requests.
+    ("crates/pages/src/policies/detail.rs", "stale"),
+    ("crates/policy/src/messages.rs", "blocked"),
+    ("crates/policy/src/messages.rs", "failed"),
+    ("src/aggregator/src/policies/metrics.rs", "applied"),
+    ("src/aggregator/src/policies/metrics.rs", "failed"),
+    ("crates/kube/src/policies/client.rs", "failed"),
 ];
 
 fn sources(directory: &Path, found: &mut Vec<PathBuf>) {

@@ -85,8 +85,8 @@ pub(crate) const CHART: &[ManifestRequest] = &[
         name: "everything",
         parts: "privileged, agent, reports, authority, policies, access, drain, nodefeature, \
             nodefeature policy, host processes, hand-off, pod events, annotated pods, rolled out policies, aggregator, follow, made profiles, aggregator user, certificate, runtime, token, reader, \
-            applier, layouts, readers, reviews, test, test user, test by ConfigMap, monitoring, \
-            monitoring by ConfigMap, monitoring of readers, budget",
+            applier, layouts, aggregator layouts, readers, reviews, test, test user, test by ConfigMap, \
+            monitoring, monitoring by ConfigMap, monitoring of readers, budget",
         own: "
             DaemonSet octavo-agent: agent mounts driver at /opt/driver ro
             DaemonSet octavo-agent: hostAliases.hostnames=octavo.example.com
