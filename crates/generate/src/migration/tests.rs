@@ -71,7 +71,8 @@ fn parsed(text: &str) -> Result<(Layouts, Vec<String>), Vec<String>> {
     Ok((parsed.layouts, parsed.warnings.iter().map(ToString::to_string).collect()))
 }
 
-fn migrated(all: Vec<Value>) -> Migration {
+fn migrated(all: impl IntoIterator<Item = Value>) -> Migration {
+    let all: Vec<Value> = all.into_iter().collect();
     let mut objects = OperatorObjects::default();
     objects.add(json!({"kind": "List", "items": all})).unwrap();
     migrate(&objects, &parsed).unwrap()
@@ -291,7 +292,9 @@ fn p5_missing_config_maps_and_settings_are_named() {
     );
     let errors = [Vec::new(), vec![policy(), policy()], vec![policy()]].map(|all| {
         let mut objects = OperatorObjects::default();
-        all.into_iter().for_each(|one| objects.add(one).unwrap());
+        for one in all {
+            objects.add(one).unwrap();
+        }
         migrate(&objects, &parsed).unwrap_err()
     });
     assert!(matches!(
@@ -411,13 +414,10 @@ proptest! {
         let mut names = Names::default();
         let mut known = BTreeSet::new();
         for (mig, plugin) in &labels {
-            let plugin = plugin.as_deref();
-            let policy = policy(mig, plugin, &mut names);
+            let policy = super::policy((Some(mig), plugin.as_deref()), None, "x", &mut names);
+            let policy = policy.metadata.name.unwrap();
             prop_assert!(octavo_model::id::is_subdomain(&policy) && policy.len() <= 63, "{policy}");
             prop_assert!(known.insert(policy.clone()), "{policy} of {labels:?}");
-        }
-        fn policy(mig: &str, plugin: Option<&str>, names: &mut Names) -> String {
-            super::policy((Some(mig), plugin), None, "x", names).metadata.name.unwrap()
         }
     }
 }
