@@ -39,6 +39,11 @@ impl ClaimRules {
         }
     }
 
+    /// The rules of a node whose layout is unknown: claims can use none of its devices.
+    pub fn closed(devices: &[Device]) -> Self {
+        Self { covered: devices.iter().map(|gpu| gpu.pci).collect(), shared: BTreeMap::new() }
+    }
+
     /// Returns the existing devices and partitions that claims share, by UUID, with their replicas.
     pub fn shares(&self, devices: &[Device]) -> Vec<(String, u32)> {
         let open = devices.iter().filter(|gpu| !self.covered.contains(&gpu.pci));

@@ -48,7 +48,9 @@ struct Access {
 /// Generates the objects. The parameters of the policies are in this namespace.
 pub fn access(pools: &Pools, rules: &AccessRules, parameters: &str) -> Generated {
     let offers = offers(pools);
-    let subjects: Vec<Subject<'_>> = subjects(&offers, rules);
+    // A node that no pool contains may offer any resource.
+    let is_complete = !pools.notes.iter().any(|note| matches!(note, Note::Excluded { .. }));
+    let subjects: Vec<Subject<'_>> = subjects((&offers, is_complete), rules);
     let config_maps = subjects.iter().map(|subject| {
         Manifest::ConfigMap(Box::new(ConfigMap {
             metadata: namespaced(parameters, &subject.name),
@@ -66,7 +68,7 @@ pub fn access(pools: &Pools, rules: &AccessRules, parameters: &str) -> Generated
     });
     let file = |name, manifests| ManifestFile { name, manifests };
     let files = vec![
-        file("parameters.yaml", config_maps.collect()),
+        file("access-parameters.yaml", config_maps.collect()),
         file("admission-policies.yaml", policies::policies()),
         file("admission-policy-bindings.yaml", bindings.collect()),
         file("resource-quotas.yaml", subjects.iter().filter_map(quota).collect()),
@@ -93,7 +95,7 @@ fn offers(pools: &Pools) -> BTreeMap<&str, BTreeSet<&TypeName>> {
 }
 
 fn subjects<'a>(
-    offers: &BTreeMap<&str, BTreeSet<&TypeName>>,
+    (offers, is_complete): (&BTreeMap<&str, BTreeSet<&TypeName>>, bool),
     rules: &'a AccessRules,
 ) -> Vec<Subject<'a>> {
     let others = rules.others.iter().map(|types| (None, types));
@@ -102,19 +104,22 @@ fn subjects<'a>(
     all.map(|(namespace, types)| Subject {
         name: namespace.map_or_else(|| NAME.to_owned(), |name| format!("{NAME}-{name}")),
         namespace,
-        access: Access::new(offers, types),
+        access: Access::new((offers, is_complete), types),
     })
     .collect()
 }
 
 impl Access {
-    fn new(offers: &BTreeMap<&str, BTreeSet<&TypeName>>, types: &BTreeSet<TypeName>) -> Self {
+    fn new(
+        (offers, is_complete): (&BTreeMap<&str, BTreeSet<&TypeName>>, bool),
+        types: &BTreeSet<TypeName>,
+    ) -> Self {
         let (mut forbidden, mut selected) = (BTreeSet::new(), BTreeSet::new());
         for (resource, offering) in offers {
             let allowed = offering.iter().filter(|one| types.contains(**one)).count();
             match allowed {
                 0 => forbidden.insert((*resource).to_owned()),
-                all if all == offering.len() => false,
+                all if all == offering.len() && is_complete => false,
                 _ => selected.insert((*resource).to_owned()),
             };
         }

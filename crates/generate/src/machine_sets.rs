@@ -72,7 +72,7 @@ impl MachineSet {
         let mut labels = labels.into_iter().flat_map(|labels| labels.split(','));
         let architecture = labels.find_map(|one| one.strip_prefix(ARCHITECTURE)?.strip_prefix('='));
         zone.and_then(Value::as_str) == Some(instance.zone)
-            && architecture.is_none_or(|name| name == instance.architecture)
+            && architecture.unwrap_or("amd64") == instance.architecture
     }
 }
 

@@ -161,7 +161,8 @@ pub fn migrate(
         nodes.iter().map(|node| candidate(node, &mut configs)).collect();
     let has_mig = candidates.iter().any(|one| one.labels.0.is_some());
     let layouts = assigned_layouts(&mut candidates, &mut configs);
-    let (policies, rows) = assigned_policies(&candidates, &layouts, policy);
+    let (mut policies, mut rows) = assigned_policies(&candidates, &layouts, policy);
+    drop_shared(&candidates, &mut policies, &mut rows, &mut configs.findings);
     let has_resources = nodes.iter().any(|node| !node.resources().is_empty());
     Ok(Migration {
         source: policy.metadata.name.clone(),
@@ -368,6 +369,33 @@ fn assigned_policies(
         });
     }
     (policies.into_values().collect(), rows)
+}
+
+/// Drops policies that also select a node that cannot be migrated, because its labels are those of other nodes.
+fn drop_shared(
+    candidates: &[Candidate<'_>],
+    policies: &mut Vec<CustomObject<PolicySpec>>,
+    rows: &mut [NodeMigration],
+    findings: &mut BTreeSet<Finding>,
+) {
+    policies.retain(|policy| {
+        let selector = &policy.spec.node_selector;
+        let mut excluded = candidates.iter().filter(|one| one.desired.is_none());
+        let Some(excluded) = excluded.find(|one| selector.matches(&one.node.metadata.labels)) else {
+            return true;
+        };
+        let is_own = |row: &&mut NodeMigration| {
+            row.managed.as_ref().is_some_and(|own| policy.metadata.name.as_ref() == Some(&own.policy))
+        };
+        for row in rows.iter_mut().filter(is_own) {
+            let name = &excluded.node.metadata.name;
+            let problem = format!("Node {name}, which cannot be migrated, has the same labels");
+            let remedy = "give one of the nodes another configuration, so that a policy can select them separately";
+            findings.insert(Finding::of_label(&row.name, MIG_LABEL, problem, remedy));
+            row.managed = None;
+        }
+        false
+    });
 }
 
 /// Policy that selects nodes by the labels that select their configuration today.

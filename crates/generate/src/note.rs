@@ -165,7 +165,7 @@ impl fmt::Display for Note {
             ),
             Self::AbsentType { type_name } => write!(
                 f,
-                "no node has the type {type_name}; if the name is right, generate again when there is one"
+                "no node has the type {type_name}; check the name, or generate again after such a node has joined"
             ),
             Self::LayoutOmitted { why } => write!(f, "omitted: {why}"),
             Self::Unavailable { nodes } => write!(

@@ -18,6 +18,7 @@ use std::sync::Arc;
 use hyper::Request;
 use kube::Client;
 use octavo_fleet::cluster::{ClusterNode, ClusterPod, ClusterSnapshot};
+use serde_json::Value;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
@@ -88,14 +89,25 @@ impl ClusterWatcher {
     }
 }
 
-/// Sends a request whose response is a node. Returns the relevant fields and the resource version.
+/// Version of a node, for a patch of it.
+#[derive(Debug, Clone, Default)]
+pub struct NodeVersion {
+    pub(crate) resource_version: String,
+    /// Its taints with all their fields.
+    pub(crate) taints: Vec<Value>,
+}
+
+/// Sends a request whose response is a node. Returns the relevant fields and the version.
 pub(crate) async fn read_node(
     client: &Client,
     request: Request<Vec<u8>>,
-) -> kube::Result<(ClusterNode, String)> {
-    let node: object::Node = client.request(request).await?;
-    let version = node.metadata.resource_version.clone().unwrap_or_default();
-    Ok((extract::node(node).object, version))
+) -> kube::Result<(ClusterNode, NodeVersion)> {
+    let node: Value = client.request(request).await?;
+    let taints =
+        node.pointer("/spec/taints").and_then(Value::as_array).cloned().unwrap_or_default();
+    let node: object::Node = serde_json::from_value(node).map_err(kube::Error::SerdeError)?;
+    let resource_version = node.metadata.resource_version.clone().unwrap_or_default();
+    Ok((extract::node(node).object, NodeVersion { resource_version, taints }))
 }
 
 impl WatchedKind for object::Node {

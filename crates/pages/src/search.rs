@@ -147,7 +147,7 @@ fn exact_node(fleet: &Fleet, text: &str) -> Option<NodeName> {
 
 /// Kinds of matches that require another permission. In a namespace, only pods are searched.
 fn hidden(visibility: &Visibility, in_namespace: bool) -> Vec<(&'static str, &'static str)> {
-    let nodes = ("Nodes, devices and layouts", "list nodes.octavo.dev");
+    let nodes = ("Nodes, devices, layouts and policies", "list nodes.octavo.dev");
     let profiles = ("Hardware profiles", "list hardwareprofiles.octavo.dev");
     let pods = ("Pods and namespaces", "list usage.octavo.dev");
     let all = [

@@ -41,6 +41,12 @@ pub(crate) fn describe(
     policy.status.state = state(policy, observed, summary);
     policy.status.waits_for = waits_for(policy, observed, summary);
     let status = &mut policy.status;
+    if status.state == PolicyState::Complete {
+        let mut revisions = status.revisions.iter_mut();
+        if let Some(current) = revisions.find(|one| one.revision == status.revision) {
+            current.complete = true;
+        }
+    }
     let (state, waits_for) = (status.state, status.waits_for.clone().unwrap_or_default());
     let accepted = match &summary.refusal {
         None => (true, "Valid", String::new()),
@@ -214,7 +220,8 @@ fn waits_for(
     match &summary.obstacle {
         Some(Obstacle::Budget { limit, unavailable }) => {
             let names = listed(unavailable);
-            Some(format!("the budget of {limit} unavailable nodes; unavailable: {names}"))
+            let nodes = if *limit == 1 { "node" } else { "nodes" };
+            Some(format!("the budget of {limit} unavailable {nodes}; unavailable: {names}"))
         }
         _ if status.nodes.applied < status.nodes.updated => {
             let all = observed

@@ -180,7 +180,9 @@ fn limit_rollout(spec: &mut Value) {
     let duration = json!({"maxLength": 16, "minLength": 2, "pattern": DURATION});
     limit(spec, "rollout.pause", duration.clone());
     limit(spec, "rollout.nodeDeadline", duration.clone());
-    limit(spec, "rollout.nodeDeadline", json!({"default": "30m"}));
+    let positive = rule("duration(self) > duration('0s')", "use at least 1s");
+    let deadline = json!({"default": "30m", "x-kubernetes-validations": [positive]});
+    limit(spec, "rollout.nodeDeadline", deadline);
     limit(spec, "rollout.maxFailures", json!({"minimum": 0, "maximum": 100, "default": 0}));
     limit(spec, "rollout.onFailure", json!({"default": "Pause"}));
     limit(spec, "rollout.paused", json!({"default": false}));

@@ -83,7 +83,8 @@ pub(crate) fn status(world: &World<'_>, policy: &Policy) -> (PolicyStatus, Optio
     let mut obstacle = None;
     if refusal.is_none() {
         rollout::retarget(&mut after, world.now);
-    } else {
+    } else if policy.status.stop.is_none() {
+        // A stop ends with the next spec that is accepted.
         after.status.observed_generation = policy.generation;
     }
     // Relation depends on the target, so it is determined after the target.

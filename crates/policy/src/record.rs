@@ -9,6 +9,8 @@ use octavo_fleet::cluster::Taint;
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 
+use crate::validation::is_reserved;
+
 /// Annotation of a Node with the record.
 pub const RECORD_ANNOTATION: &str = "octavo.dev/policy";
 /// Label of a Node that chooses its layout.
@@ -69,10 +71,15 @@ impl NodeRecord {
 }
 
 impl Record {
-    /// Parses the annotation.
+    /// Parses the annotation. A record with keys that no policy can set was not written by the controller.
     pub fn parse(annotation: Option<&str>) -> Self {
         let Some(text) = annotation else { return Self::Absent };
-        serde_json::from_str(text).map_or(Self::Invalid, Self::Valid)
+        let Ok(record) = serde_json::from_str::<NodeRecord>(text) else { return Self::Invalid };
+        let taints = record.taints.iter().map(|taint| &taint.key);
+        if record.labels.keys().chain(taints).any(|key| is_reserved(key)) {
+            return Self::Invalid;
+        }
+        Self::Valid(record)
     }
 
     /// The record, if it is that of the policy with this UID.

@@ -68,6 +68,7 @@ mod tests {
         let revision = |name: &&str| Revision {
             revision: (*name).to_owned(),
             time,
+            complete: false,
             content: Content::default(),
         };
         Policy {

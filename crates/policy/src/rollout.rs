@@ -123,8 +123,11 @@ pub(crate) fn retarget(policy: &mut Policy, now: Timestamp) {
     let ends_stop = is_new_spec && status.stop.is_some();
     if ends_stop || (status.stop.is_none() && status.revision != revision) {
         status.stop = None;
+        let is_known = |one: &&Revision| one.revision == revision;
+        let complete = status.revisions.iter().find(is_known).is_some_and(|one| one.complete);
         status.revisions.retain(|one| one.revision != revision);
-        status.revisions.insert(0, Revision { revision: revision.clone(), time: now, content });
+        let first = Revision { revision: revision.clone(), time: now, complete, content };
+        status.revisions.insert(0, first);
         status.revisions.truncate(limit);
         begin(status, revision);
     }
@@ -222,9 +225,12 @@ fn stop(status: &mut PolicyStatus, reaction: OnFailure) {
     let count = status.failures.len();
     let first =
         status.failures.first().map(|one| format!("{}: {}: {}", one.node, one.reason, one.message));
-    let message = format!("{count} nodes failed; {}", first.unwrap_or_default());
+    let nodes = if count == 1 { "node" } else { "nodes" };
+    let message = format!("{count} {nodes} failed; {}", first.unwrap_or_default());
     let message: String = message.chars().take(MAX_MESSAGE_CHARS).collect();
-    let previous = status.revisions.get(1).map(|one| one.revision.clone());
+    let mut earlier = status.revisions.iter().skip(1);
+    let previous = earlier.clone().find(|one| one.complete).or_else(|| earlier.next());
+    let previous = previous.map(|one| one.revision.clone());
     let (action, target) = match (reaction, previous) {
         (OnFailure::Pause, _) => (StopAction::Pause, None),
         (OnFailure::RollBack, Some(previous)) => (StopAction::RollBack, Some(previous)),

@@ -208,6 +208,9 @@ pub struct Revision {
     /// Time at which its roll-out began.
     #[schema(value_type = String, format = DateTime)]
     pub time: Timestamp,
+    /// Whether every node had it once.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub complete: bool,
     /// Layout, labels and taints.
     #[serde(flatten)]
     pub content: Content,

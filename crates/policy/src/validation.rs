@@ -55,6 +55,9 @@ pub fn problems(spec: &PolicySpec) -> Vec<SpecProblem> {
             add(field(), "the key and effect of a taint must be unique");
         }
     }
+    if spec.rollout.node_deadline.get().is_zero() {
+        add("spec.rollout.nodeDeadline".to_owned(), "use at least 1s");
+    }
     for (index, window) in spec.rollout.windows.iter().enumerate() {
         if let Err((name, message)) = window::check(window) {
             add(format!("spec.rollout.windows[{index}].{name}"), &message);
@@ -122,7 +125,7 @@ mod tests {
                 {"key": "gpu", "value": "b", "effect": "NoSchedule"},
                 {"key": "kubernetes.io/x", "effect": "NoExecute"},
             ],
-            "rollout": {"windows": [
+            "rollout": {"nodeDeadline": "0s", "windows": [
                 {"start": "25:00", "duration": "1h"}, {"start": "22:00", "duration": "1h", "timeZone": "Mars/Base"},
                 {"start": "22:00", "duration": "25h"}, {"start": "22:00", "duration": "6h", "timeZone": "Europe/Berlin", "days": ["Mon"]},
             ]},
@@ -136,6 +139,7 @@ mod tests {
                 "spec.nodeLabels[pool]",
                 "spec.taints[1].key",
                 "spec.taints[2].key",
+                "spec.rollout.nodeDeadline",
                 "spec.rollout.windows[0].start",
                 "spec.rollout.windows[1].timeZone",
                 "spec.rollout.windows[2].duration",

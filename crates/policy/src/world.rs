@@ -143,6 +143,9 @@ impl World<'_> {
     ///
     /// The controller calls it with the node that it has just read, so a decision about an older state has no effect.
     pub fn patch(&self, policy: &Policy, node: &PolicyNode<'_>) -> Option<NodePatch> {
+        if policy.is_deleting && Self::must_release(policy, node) {
+            return Some(change::release(node));
+        }
         // A later roll-out changed the node, so this view of the policy is outdated.
         if node.record.of(&policy.uid).is_some_and(|record| record.rollout > policy.status.rollout)
         {

@@ -160,7 +160,8 @@ impl<'a> Leader<'a> {
                 true
             }
             Err(error) => {
-                self.record_failure(&error);
+                self.pace.record_failure(self.began.elapsed(), error.retry_after());
+                self.log_failure(&error);
                 false
             }
         }
@@ -175,6 +176,7 @@ impl<'a> Leader<'a> {
             }
             let (policies, decision) = self.decide();
             let mut is_changed = false;
+            let mut refused = None;
             for step in decision.steps {
                 if self.lead.until().is_none() || !self.wait().is_zero() {
                     return decision.wake_at;
@@ -187,15 +189,19 @@ impl<'a> Leader<'a> {
                     Err(error) if error.is_outdated() => {
                         debug!(%error, "object changed in the meantime");
                     }
+                    // Only this object is refused, so the others need not wait.
+                    Err(error) if error.is_refusal() => refused = Some(error),
                     Err(error) => {
-                        self.record_failure(&error);
-                        if !error.is_refusal() {
-                            return decision.wake_at;
-                        }
+                        self.pace.record_failure(self.began.elapsed(), error.retry_after());
+                        self.log_failure(&error);
+                        return decision.wake_at;
                     }
                 }
             }
             if !is_changed {
+                if let Some(error) = refused {
+                    self.log_failure(&error);
+                }
                 return decision.wake_at;
             }
         }
@@ -322,8 +328,7 @@ impl<'a> Leader<'a> {
         }
     }
 
-    fn record_failure(&mut self, error: &PolicyRequestError) {
-        self.pace.record_failure(self.began.elapsed(), error.retry_after());
+    fn log_failure(&mut self, error: &PolicyRequestError) {
         let text = error.to_string();
         if self.last_error.as_ref() != Some(&text) {
             warn!(error = %text, "change of an accelerator policy failed; retrying");

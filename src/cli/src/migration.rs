@@ -93,7 +93,8 @@ fn files(migration: &Migration) -> Result<[(&'static str, Option<String>); 3], C
     let file = |comment: &str, text: String| {
         let source = printable(&migration.source);
         let header = format!("# {comment} Generated from ClusterPolicy {source}. Regenerate with:");
-        (!text.is_empty()).then(|| format!("{header}\n#   octavo migrate gpu-operator\n{text}"))
+        (!text.is_empty())
+            .then(|| format!("{header}\n#   octavo migrate gpu-operator --output-dir DIR\n{text}"))
     };
     let (all, dialect) = (&migration.layouts, migration.layouts.dialect);
     let layouts = match all.layouts.as_slice() {

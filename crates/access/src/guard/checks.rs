@@ -146,10 +146,10 @@ impl Checks {
         if types.is_empty() && !pods {
             return Err(AccessError::Forbidden(required));
         }
-        let types = VisibleTypes::Only(types);
         // A reader of single types also sees the profiles that are for those types only, in every view that lists
         // profiles.
-        Ok(Visibility { types, nodes, profiles: profiles || row.shows_profiles(), pods })
+        let profiles = profiles || (row.shows_profiles() && !types.is_empty());
+        Ok(Visibility { types: VisibleTypes::Only(types), nodes, profiles, pods })
     }
 
     /// Returns the known types that the caller may see one by one.

@@ -20,7 +20,7 @@ fn generated() -> Generated {
 
 #[test]
 fn f7_resources_are_forbidden_or_need_a_type_depending_on_the_types_that_offer_them() {
-    let parameters = objects(&generated(), "parameters.yaml");
+    let parameters = objects(&generated(), "access-parameters.yaml");
     let data = |name: &str| {
         let mut all = parameters.iter();
         all.find(|one| one["metadata"]["name"] == name).unwrap()["data"].clone()
@@ -28,8 +28,8 @@ fn f7_resources_are_forbidden_or_need_a_type_depending_on_the_types_that_offer_t
     let team_a = json!({
         "types": "nvidia-a100-80gb,nvidia-b200-180gb,nvidia-h100-80gb",
         "forbidden": "amd.com/gpu,aws.amazon.com/neuron,aws.amazon.com/neuroncore",
-        // T4 offer it too. Only A100 offer the partitions.
-        "selected": "nvidia.com/gpu",
+        // T4 offer it too. Only A100 offer the partitions, but so may the nodes that no pool contains.
+        "selected": "nvidia.com/gpu,nvidia.com/mig-1g.10gb,nvidia.com/mig-3g.40gb",
         "classes": "nvidia-a100-80gb.octavo.dev,nvidia-b200-180gb.octavo.dev,nvidia-h100-80gb.octavo.dev",
     });
     assert_eq!(data("octavo-access-team-a"), team_a);

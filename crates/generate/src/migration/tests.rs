@@ -327,9 +327,11 @@ fn p5_configurations_that_mig_manager_generates_belong_to_their_node() {
     };
     let same = migrated(all(7));
     assert_eq!((rows(&same).len(), same.policies.len(), findings(&same)), (2, 1, Vec::new()));
+    // A policy cannot select the nodes separately.
     let other = migrated(all(6));
-    assert_eq!(findings(&other), [("Node b", "metadata.labels[nvidia.com/mig.config]")]);
-    assert_eq!(rows(&other)[1].0, "-");
+    let label = "metadata.labels[nvidia.com/mig.config]";
+    assert_eq!(findings(&other), [("Node a", label), ("Node b", label)]);
+    assert_eq!((rows(&other)[0].0, rows(&other)[1].0, other.policies.len()), ("-", "-", 0));
 }
 
 #[test]

@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::{Event, ObjectReference};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use kube::api::{DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
-use octavo_fleet::cluster::ClusterNode;
+use octavo_fleet::cluster::{ClusterNode, Taint};
 use octavo_policy::record::{FINALIZER, RECORD_ANNOTATION};
 use octavo_policy::{NodePatch, Policy, PolicyStatus, crd};
 use serde_json::{Value, json};
@@ -18,7 +18,7 @@ use thiserror::Error;
 
 use super::object;
 use crate::client::{RequestError, request_within};
-use crate::cluster::read_node;
+use crate::cluster::{NodeVersion, read_node};
 
 /// Request timeout, shorter than the time for which the Lease stays valid after the last permitted write.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(3);
@@ -166,11 +166,11 @@ impl PolicyClient {
         Ok(object::policy(&written))
     }
 
-    /// Reads a node with its resource version; `None` if it does not exist.
+    /// Reads a node with its version; `None` if it does not exist.
     pub async fn read_node(
         &self,
         name: &str,
-    ) -> Result<Option<(ClusterNode, String)>, PolicyRequestError> {
+    ) -> Result<Option<(ClusterNode, NodeVersion)>, PolicyRequestError> {
         let request =
             kube::core::Request::new("/api/v1/nodes").get(name, &kube::api::GetParams::default());
         let object = format!("node {name}");
@@ -186,7 +186,7 @@ impl PolicyClient {
     pub async fn patch_node(
         &self,
         name: &str,
-        version: &str,
+        version: &NodeVersion,
         patch: &NodePatch,
     ) -> Result<ClusterNode, PolicyRequestError> {
         let patch = Patch::Merge(node_patch(version, patch));
@@ -252,17 +252,27 @@ fn with_removals(mut status: Value, before: &Value) -> Value {
     status
 }
 
+/// The taints after a patch. Those that it keeps retain all their fields, such as `timeAdded`.
+fn all_taints(before: &[Value], after: &[Taint]) -> Vec<Value> {
+    let parse = |taint: &Value| serde_json::from_value::<Taint>(taint.clone()).ok();
+    let unchanged = before.iter().filter(|one| parse(one).is_none_or(|one| after.contains(&one)));
+    let is_new = |one: &&Taint| before.iter().all(|known| parse(known).as_ref() != Some(*one));
+    unchanged.cloned().chain(after.iter().filter(is_new).map(|one| json!(one))).collect()
+}
+
 /// One merge patch of the labels, all taints and the record.
-fn node_patch(version: &str, patch: &NodePatch) -> Value {
+fn node_patch(version: &NodeVersion, patch: &NodePatch) -> Value {
     let record = patch.record.as_ref();
     let record = record.map(|record| serde_json::to_string(record).unwrap_or_default());
-    let mut metadata =
-        json!({"resourceVersion": version, "annotations": {RECORD_ANNOTATION: record}});
+    let mut metadata = json!({"resourceVersion": version.resource_version, "annotations": {RECORD_ANNOTATION: record}});
     if let (Value::Object(metadata), false) = (&mut metadata, patch.labels.is_empty()) {
         metadata.insert("labels".to_owned(), json!(patch.labels));
     }
     match &patch.taints {
-        Some(taints) => json!({"metadata": metadata, "spec": {"taints": taints}}),
+        Some(taints) => {
+            let taints = all_taints(&version.taints, taints);
+            json!({"metadata": metadata, "spec": {"taints": taints}})
+        }
         None => json!({"metadata": metadata}),
     }
 }
@@ -295,15 +305,27 @@ fn event(policy: &Policy, reason: &str, message: &str, is_warning: bool) -> Even
 
 #[cfg(test)]
 mod tests {
-    use octavo_fleet::cluster::{Effect, Taint};
+    use octavo_fleet::cluster::Effect;
     use octavo_policy::record::NodeRecord;
 
     use super::*;
 
     #[test]
     fn p2_labels_taints_and_record_are_one_patch_of_one_version() {
-        let taint =
-            Taint { key: "gpu".to_owned(), value: String::new(), effect: Effect::NoSchedule };
+        let named = |key: &str| Taint {
+            key: key.to_owned(),
+            value: String::new(),
+            effect: Effect::NoSchedule,
+        };
+        let (taint, cordon) = (named("gpu"), named("node.kubernetes.io/unschedulable"));
+        let version = NodeVersion {
+            resource_version: "7".to_owned(),
+            taints: vec![
+                json!({"key": cordon.key, "effect": "NoSchedule", "timeAdded": "2026-01-01T00:00:00Z"}),
+                json!({"key": "old", "effect": "NoSchedule"}),
+                json!({"key": "later", "effect": "NoReplicate"}),
+            ],
+        };
         let record = NodeRecord {
             policy: "a".to_owned(),
             uid: "u".to_owned(),
@@ -317,14 +339,18 @@ mod tests {
         };
         let labels =
             [("tier".to_owned(), Some("gold".to_owned())), ("old".to_owned(), None)].into();
-        let patch =
-            node_patch("7", &NodePatch { labels, taints: Some(vec![taint]), record: Some(record) });
+        let patch = node_patch(
+            &version,
+            &NodePatch { labels, taints: Some(vec![taint, cordon]), record: Some(record) },
+        );
         assert_eq!(patch["metadata"]["resourceVersion"], "7");
         assert_eq!(patch["metadata"]["labels"], json!({"tier": "gold", "old": null}));
-        assert_eq!(patch["spec"], json!({"taints": [{"key": "gpu", "effect": "NoSchedule"}]}));
+        // The time of a kept taint stays, and a taint that this version does not know.
+        let gpu = json!({"key": "gpu", "effect": "NoSchedule"});
+        assert_eq!(patch["spec"]["taints"], json!([version.taints[0], version.taints[2], gpu]));
         let text = patch["metadata"]["annotations"][RECORD_ANNOTATION].as_str().unwrap();
         assert!(text.contains("gold") && text.contains("NoSchedule"), "{text}");
-        let removal = node_patch("7", &NodePatch::default());
+        let removal = node_patch(&version, &NodePatch::default());
         assert_eq!(
             removal,
             json!({"metadata": {"resourceVersion": "7", "annotations": {RECORD_ANNOTATION: null}}})

@@ -204,7 +204,7 @@ fn p5_unavailable_nodes_count_and_nodes_that_are_not_ready_wait() {
     cluster.settle();
     assert_eq!(cluster.layouts(), [None; 3]);
     let waits_for = cluster.policies["a"].status.waits_for.clone().unwrap();
-    assert_eq!(waits_for, "the budget of 1 unavailable nodes; unavailable: node-02");
+    assert_eq!(waits_for, "the budget of 1 unavailable node; unavailable: node-02");
     cluster.apply("a", spec("serving", json!({"maxUnavailable": 2})));
     cluster.settle();
     assert_eq!(cluster.layouts(), [Some("serving"), Some("serving"), None]);

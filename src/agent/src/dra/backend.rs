@@ -33,8 +33,10 @@ impl ClaimBackend {
 impl SharingBackend for ClaimBackend {
     fn reconcile(&mut self, observation: Observation<'_>) -> SharingOutcome {
         let status = status(&self.problems.borrow_and_update(), self.slices.error());
-        let rules = self.store.rules().unwrap_or_default();
-        let status = with_rules(status, &rules, &observation.inventory.devices);
+        let devices = &observation.inventory.devices;
+        // As long as the layout is unknown, claims can use no GPU.
+        let rules = self.store.rules().unwrap_or_else(|| ClaimRules::closed(devices));
+        let status = with_rules(status, &rules, devices);
         SharingOutcome { status: Some(status), ..SharingOutcome::default() }
     }
 

@@ -77,6 +77,14 @@ pub(super) async fn set_paused(target: &PolicyTarget, is_paused: bool) -> Result
         let word = if is_paused { "already paused" } else { "not paused" };
         return Ok(done_report(&target.name, word));
     }
+    // Any change of the spec ends a stop.
+    if let Some(stop) = &policy.status.stop {
+        let (name, why) = (printable(&target.name), printable(&stop.message));
+        return Err(CliError::rejected(format!(
+            "policy {name} is stopped, and this change would start the roll-out again: {why}\n  \
+             try: apply a corrected manifest, or run `octavo policy rollback {name}`\n"
+        )));
+    }
     writer.set_paused(&target.name, is_paused).await.map_err(failure)?;
     Ok(done_report(&target.name, word))
 }
