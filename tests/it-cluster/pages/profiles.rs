@@ -135,7 +135,7 @@ async fn ac_002_profile_is_created_from_selected_nodes_by_keyboard() {
         assert!(rows.contains(&"nvidia.com/gpu GPU 1 1 8".to_owned()), "{rows:?}");
 
         // A custom name is in the command and in the object.
-        for _ in 0..20 {
+        for _ in 0..30 {
             if page.ask("return document.activeElement.id === 'name'", serde_json::json!([])).await == true {
                 break;
             }

@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use super::rig::{Pool, policy, spec};
 use crate::cluster::Api;
 use crate::process::Aggregator;
-use crate::time_limits::{Finish, until_async};
+use crate::time_limits::{Finish, until, until_async};
 
 const ROLLBACK: &str = "octavo.dev/rollback-to";
 
@@ -100,8 +100,8 @@ fn plan_changes_nothing_and_apply_asks(site: &Site, file: &str) {
 }
 
 fn progress_is_shown(site: &Site) {
-    let (table, _) = site.run(&["status"], 0);
-    assert!(table.contains("Complete"), "{table}");
+    // The aggregator reads the status a little later.
+    until("the state", || site.run(&["status"], 0).0, |table| table.contains("Complete"));
     let (detail, _) = site.run(&["status", "pool"], 0);
     assert!(detail.contains("3 of 3 applied") && !detail.contains("gpu-000"), "{detail}");
     let (wide, _) = site.run(&["status", "pool", "-o", "wide"], 0);
