@@ -32,6 +32,8 @@ mod cluster {
 
     pub(crate) use api::Api;
 }
+#[path = "support/distribution.rs"]
+mod distribution;
 #[expect(dead_code, reason = "other benchmarks use the rest")]
 #[path = "support/process.rs"]
 mod memory;
@@ -57,6 +59,7 @@ use support::{
 use cluster::Api;
 use cluster::nodes::{Nodes, root};
 use cluster::prepared_claims::rig::{Claim, ClaimRig};
+use distribution::Distribution;
 use process::Program;
 
 const RUNS: usize = 20;
@@ -68,7 +71,7 @@ const EMPTY: &str = "- {board: A100_40GB, mig: enabled}\nlatency: real\n";
 const PARTITIONED: &str = "- {board: A100_40GB, mig: enabled, instances: [{profile: 3g.20gb, start: 4}]}\nlatency: real\n";
 const WHOLE: &str = "- {board: A100_40GB}\nlatency: real\n";
 
-/// What a claim is allocated.
+/// The device of a claim.
 struct Subject {
     name: &'static str,
     gpus: &'static str,
@@ -107,9 +110,8 @@ impl Durations {
 
 impl Display for Durations {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut sorted = self.0.clone();
-        sorted.sort_by(f64::total_cmp);
-        write!(f, "{:.0} / {:.0}", sorted[sorted.len() / 2], sorted[sorted.len() - 1])
+        let all = Distribution::new(self.0.clone());
+        write!(f, "{:.0} / {:.0}", all.percentile(50), all.percentile(100))
     }
 }
 

@@ -122,7 +122,7 @@ pub struct QuotaNeed {
     pub used: u64,
     /// Virtual CPUs of additional instances.
     pub added: u64,
-    /// Whether the limit is sufficient.
+    /// True if the limit is sufficient.
     pub sufficient: bool,
 }
 

@@ -94,7 +94,7 @@ const MAX_FRAGMENTED: usize = 10;
 #[derive(Debug)]
 struct ResourcePart {
     free: String,
-    /// What one unit is: `as whole devices`.
+    /// Shape of one unit: `as whole devices`.
     shape: String,
     resource: String,
     bar: Bar,

@@ -79,7 +79,7 @@ struct FleetTotals {
     partitions: Option<String>,
     bar: Bar,
     legend: Vec<LegendEntry>,
-    /// Why the use of devices is unknown, if that is so because of their vendor.
+    /// Reason why the use of devices is unknown, if their vendor is the reason.
     unreported: Option<String>,
     nodes: usize,
     nodes_noun: &'static str,

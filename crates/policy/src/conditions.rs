@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use jiff::Timestamp;
+use octavo_model::text::{count_noun, first_names};
 
 use crate::node::{PolicyNode, Progress};
 use crate::rollout::{Observation, Obstacle};
@@ -198,7 +199,7 @@ fn waits_for(
         Some(Obstacle::Window(at)) => return Some(format!("the window that opens at {at}")),
         Some(Obstacle::Pause(at)) => return Some(format!("the end of the pause at {at}")),
         Some(Obstacle::NotReady(names)) => {
-            return Some(format!("nodes to be ready: {}", listed(names)));
+            return Some(format!("nodes to be ready: {}", first_names(names, MAX_NAMES)));
         }
         Some(Obstacle::WaveRuns | Obstacle::Budget { .. }) | None => {}
     }
@@ -215,13 +216,16 @@ fn waits_for(
         return blocked;
     }
     if !status.updating.is_empty() {
-        return Some(format!("the nodes that are being changed: {}", listed(&status.updating)));
+        return Some(format!(
+            "the nodes that are being changed: {}",
+            first_names(&status.updating, MAX_NAMES)
+        ));
     }
     match &summary.obstacle {
         Some(Obstacle::Budget { limit, unavailable }) => {
-            let names = listed(unavailable);
-            let nodes = if *limit == 1 { "node" } else { "nodes" };
-            Some(format!("the budget of {limit} unavailable {nodes}; unavailable: {names}"))
+            let names = first_names(unavailable, MAX_NAMES);
+            let limit = count_noun(*limit, "unavailable node", "unavailable nodes");
+            Some(format!("the budget of {limit}; unavailable: {names}"))
         }
         _ if status.nodes.applied < status.nodes.updated => {
             let all = observed
@@ -229,7 +233,7 @@ fn waits_for(
                 .values()
                 .filter(|node| node.record.of(&policy.uid).is_some() && !is_applied(policy, node));
             let names: Vec<String> = all.map(|node| node.name().to_owned()).collect();
-            Some(format!("the layout to be applied on: {}", listed(&names)))
+            Some(format!("the layout to be applied on: {}", first_names(&names, MAX_NAMES)))
         }
         _ if observed.count(Relation::Occupied) > 0 => {
             Some("another policy to release nodes".to_owned())
@@ -253,13 +257,5 @@ fn rivals(policy: Option<&Policy>, observed: &Observation<'_>, world: &World<'_>
         .collect();
     let names: Vec<String> = nodes.iter().map(|node| node.name().to_owned()).collect();
     let others: Vec<String> = others.into_iter().map(str::to_owned).collect();
-    format!("{} selected by: {}", listed(&names), listed(&others))
-}
-
-fn listed(names: &[String]) -> String {
-    let shown: Vec<&str> = names.iter().take(MAX_NAMES).map(String::as_str).collect();
-    match names.len().saturating_sub(MAX_NAMES) {
-        0 => shown.join(", "),
-        more => format!("{} and {more} more", shown.join(", ")),
-    }
+    format!("{} selected by: {}", first_names(&names, MAX_NAMES), first_names(&others, MAX_NAMES))
 }

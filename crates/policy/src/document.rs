@@ -111,7 +111,7 @@ pub struct PolicyPlanDocument {
     pub kind: String,
     /// Name of the policy.
     pub name: String,
-    /// Whether the cluster has a policy with this name.
+    /// True if the cluster has a policy with this name.
     pub exists: bool,
     /// Reason why the data may be outdated or incomplete; absent if it is not.
     pub notice: Option<String>,

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
+use octavo_model::text::count_noun;
 
 use crate::node::{PolicyNode, Progress};
 use crate::spec::{OnFailure, PolicySpec};
@@ -225,8 +226,8 @@ fn stop(status: &mut PolicyStatus, reaction: OnFailure) {
     let count = status.failures.len();
     let first =
         status.failures.first().map(|one| format!("{}: {}: {}", one.node, one.reason, one.message));
-    let nodes = if count == 1 { "node" } else { "nodes" };
-    let message = format!("{count} {nodes} failed; {}", first.unwrap_or_default());
+    let nodes = count_noun(count, "node", "nodes");
+    let message = format!("{nodes} failed; {}", first.unwrap_or_default());
     let message: String = message.chars().take(MAX_MESSAGE_CHARS).collect();
     let mut earlier = status.revisions.iter().skip(1);
     let previous = earlier.clone().find(|one| one.complete).or_else(|| earlier.next());

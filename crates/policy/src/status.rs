@@ -208,7 +208,7 @@ pub struct Revision {
     /// Time at which its roll-out began.
     #[schema(value_type = String, format = DateTime)]
     pub time: Timestamp,
-    /// Whether every node had it once.
+    /// True if every node had it once.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub complete: bool,
     /// Layout, labels and taints.

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use crate::change::{self, NodePatch, Owner};
 use crate::node::PolicyNode;
-use crate::record::{LAYOUT_LABEL, Record};
+use crate::record::{LAYOUT_LABEL, NodeRecord, Record};
 use crate::spec::PolicySpec;
 use crate::status::{Content, PolicyStatus, StopAction};
 
@@ -143,12 +143,9 @@ impl World<'_> {
     ///
     /// The controller calls it with the node that it has just read, so a decision about an older state has no effect.
     pub fn patch(&self, policy: &Policy, node: &PolicyNode<'_>) -> Option<NodePatch> {
-        if policy.is_deleting && Self::must_release(policy, node) {
-            return Some(change::release(node));
-        }
-        // A later roll-out changed the node, so this view of the policy is outdated.
-        if node.record.of(&policy.uid).is_some_and(|record| record.rollout > policy.status.rollout)
-        {
+        // A later roll-out changed the node, so this view of the policy is outdated. A deletion is final.
+        let is_later = |record: &NodeRecord| record.rollout > policy.status.rollout;
+        if !policy.is_deleting && node.record.of(&policy.uid).is_some_and(is_later) {
             return None;
         }
         if Self::must_release(policy, node) {

@@ -8,9 +8,9 @@ use super::objects::{ClusterPolicy, Operand};
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ValueFacts<'a> {
     pub(super) policy: &'a ClusterPolicy,
-    /// Whether a node has a MIG configuration.
+    /// True if a node has a MIG configuration.
     pub(super) has_mig: bool,
-    /// Whether a node offers NVIDIA's resources.
+    /// True if a node offers NVIDIA's resources.
     pub(super) has_resources: bool,
 }
 

@@ -1,14 +1,11 @@
 //! Permissions of an aggregator that annotates pods: three annotations, and nothing else.
 
-use std::fs;
-
 use serde_json::{Value, json};
 
 use super::cluster::Verdict::{self, Allowed, DeniedByPolicy, Forbidden};
 use super::cluster::{ApiRequest, PermissionCluster, Requester};
 use super::{beyond, plain_account, reviews};
 use crate::cluster::pod_types::{A100, report, reported};
-use crate::manifests::chart::{helm_output, path};
 use crate::process::Aggregator;
 
 const TYPE: &str = "accelerator.opendatahub.io/type";
@@ -41,24 +38,8 @@ fn annotations(fields: &Value) -> ApiRequest {
 
 /// The tier `applier`, and an aggregator that annotates pods.
 fn upgrade(cluster: &PermissionCluster) {
-    let chart = path();
-    let rendered = helm_output(&[
-        "template",
-        "octavo",
-        chart.to_str().unwrap(),
-        "--namespace=octavo-system",
-        "--set=tier=applier,aggregator.annotatePods=true,aggregator.tls.secretName=ours",
-    ]);
-    let directory = tempfile::tempdir().unwrap();
-    let file = directory.path().join("rendered.yaml");
-    fs::write(&file, rendered).unwrap();
-    cluster.kubectl(&["apply", "-f", file.to_str().unwrap()]);
-}
-
-async fn expect(who: &Requester, rows: Vec<(&str, ApiRequest, Verdict)>) {
-    for (what, request, verdict) in rows {
-        who.expect(what, &request, verdict).await;
-    }
+    cluster
+        .apply_chart(&["tier=applier,aggregator.annotatePods=true,aggregator.tls.secretName=ours"]);
 }
 
 #[tokio::test]
@@ -80,11 +61,11 @@ async fn aggregator_that_annotates_pods_changes_three_annotations_only() {
     let refused = DeniedByPolicy("not allowed to change these annotations of a pod: person");
     aggregator.expect_eventually(&foreign, refused).await;
     let before: Value = read(&cluster).await;
-    expect(&aggregator, refusals()).await;
-    expect(&aggregator, denials_of_other_changes()).await;
+    aggregator.expect_all(&refusals()).await;
+    aggregator.expect_all(&denials_of_other_changes()).await;
     assert_eq!(read(&cluster).await, before, "a rejected request changed the Node");
-    expect(&aggregator, what_is_ours()).await;
-    expect(&aggregator, rights()).await;
+    aggregator.expect_all(&what_is_ours()).await;
+    aggregator.expect_all(&rights()).await;
     all_role_permissions(&cluster, &aggregator).await;
     program_works_with_this_token(&cluster, &token).await;
     policy_is_the_reason(&cluster, &aggregator, &foreign).await;

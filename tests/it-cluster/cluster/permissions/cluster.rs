@@ -1,5 +1,6 @@
 //! A cluster with our manifests, and the responses to their accounts.
 
+use std::fs;
 use std::path::Path;
 
 use axum::http::Request;
@@ -8,6 +9,7 @@ use serde_json::{Value, json};
 
 use crate::cluster::Api;
 use crate::cluster::objects::TokenKubeconfig;
+use crate::manifests::chart::{helm_output, path};
 use crate::time_limits::until_async;
 
 /// A request.
@@ -135,6 +137,13 @@ impl Requester {
         assert!(answer.is(verdict), "{what}: {verdict:?} was expected\n{request:?}\n{answer:?}");
     }
 
+    /// Sends the requests and checks the responses.
+    pub(super) async fn expect_all(&self, rows: &[(&str, ApiRequest, Verdict)]) {
+        for (what, request, verdict) in rows {
+            self.expect(what, request, *verdict).await;
+        }
+    }
+
     /// Repeats the request until the token is rejected.
     pub(super) async fn await_unauthorized(&self, request: &ApiRequest) {
         let answer = async || self.send(request).await;
@@ -190,6 +199,18 @@ impl PermissionCluster {
         let event = event("default", "node-b");
         agent.expect_eventually(&event, Verdict::DeniedByPolicy("only on its own node")).await;
         cluster
+    }
+
+    /// Applies the chart with these values, as rendered by helm.
+    pub(super) fn apply_chart(&self, values: &[&str]) {
+        let chart = path();
+        let mut arguments =
+            vec!["template", "octavo", chart.to_str().unwrap(), "--namespace=octavo-system"];
+        arguments.extend(values.iter().flat_map(|values| ["--set", values]));
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("rendered.yaml");
+        fs::write(&file, helm_output(&arguments)).unwrap();
+        self.kubectl(&["apply", "-f", file.to_str().unwrap()]);
     }
 
     /// Starts it without objects.

@@ -7,27 +7,17 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use super::cluster::Verdict::{self, Allowed, DeniedByPolicy, Forbidden};
-use super::cluster::{ApiRequest, PermissionCluster, Requester};
+use super::cluster::{ApiRequest, PermissionCluster};
 use super::{beyond, plain_account, reviews};
-use crate::manifests::chart::{helm_output, path};
 
 const NODE: &str = "/api/v1/nodes/node-b";
 const POLICIES: &str = "/apis/octavo.dev/v1alpha1/acceleratorpolicies";
 
 /// The tier `applier`, and an aggregator that rolls out policies.
 fn upgrade(cluster: &PermissionCluster) {
-    let chart = path();
-    let rendered = helm_output(&[
-        "template",
-        "octavo",
-        chart.to_str().unwrap(),
-        "--namespace=octavo-system",
-        "--set=tier=applier,aggregator.followCluster=true,aggregator.policies.enabled=true,aggregator.tls.secretName=ours",
+    cluster.apply_chart(&[
+        "tier=applier,aggregator.followCluster=true,aggregator.policies.enabled=true,aggregator.tls.secretName=ours",
     ]);
-    let directory = tempfile::tempdir().unwrap();
-    let file = directory.path().join("rendered.yaml");
-    fs::write(&file, rendered).unwrap();
-    cluster.kubectl(&["apply", "-f", file.to_str().unwrap()]);
     let wait = "--for=condition=Established";
     cluster.kubectl(&["wait", wait, "crd", "--all", "--timeout=300s"]);
 }
@@ -41,12 +31,6 @@ fn policy(name: &str, pool: &str) -> Value {
         "apiVersion": "octavo.dev/v1alpha1", "kind": "AcceleratorPolicy", "metadata": {"name": name},
         "spec": {"nodeSelector": {"matchLabels": {"example.com/pool": pool}}, "layout": "serving"},
     })
-}
-
-async fn expect(who: &Requester, rows: Vec<(&str, ApiRequest, Verdict)>) {
-    for (what, request, verdict) in rows {
-        who.expect(what, &request, verdict).await;
-    }
 }
 
 #[tokio::test]
@@ -64,9 +48,9 @@ async fn aggregator_with_policies_changes_layout_and_recorded_labels_and_taints_
     aggregator.expect_eventually(&foreign, refused).await;
     let create = ApiRequest::post(POLICIES, policy("a", "gold"));
     cluster.admin().expect("a policy", &create, Allowed).await;
-    expect(&aggregator, denials()).await;
-    expect(&aggregator, what_is_ours()).await;
-    expect(&aggregator, of_policies()).await;
+    aggregator.expect_all(&denials()).await;
+    aggregator.expect_all(&what_is_ours()).await;
+    aggregator.expect_all(&of_policies()).await;
     let plain = plain_account(&cluster).await;
     let mut rules = beyond(&aggregator, &plain, "default").await;
     rules.sort_by_key(ToString::to_string);

@@ -1,35 +1,23 @@
 //! Additional permissions for sharing: the `ConfigMap` of NVIDIA's plugin, one more label, and events about pods.
 
-use std::fs;
-
 use serde_json::{Value, json};
 
-use super::cluster::Verdict::{self, Allowed, DeniedByPolicy, Forbidden};
+use super::cluster::Verdict::{Allowed, DeniedByPolicy, Forbidden};
 use super::cluster::{ApiRequest, PermissionCluster, Requester};
 use super::rows::{OWN, labels};
-use crate::manifests::chart::{helm_output, path};
 
 const CONFIG_MAP: &str = "/api/v1/namespaces/gpu-operator/configmaps/plugin-config";
 const LABEL: &str = "nvidia.com/device-plugin.config";
 
-/// The tier `applier` with these options, as rendered by helm.
+/// The tier `applier`, and the hand-off to NVIDIA's plugin.
 pub(super) fn upgrade(cluster: &PermissionCluster) {
     cluster.create(
         &json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "gpu-operator"}}),
     );
-    let chart = path();
-    let rendered = helm_output(&[
-        "template",
-        "octavo",
-        chart.to_str().unwrap(),
-        "--namespace=octavo-system",
-        "--set=tier=applier,handOff.namespace=gpu-operator,handOff.configMap=plugin-config",
-        "--set=agent.usage.podEvents=true,aggregator.tls.secretName=ours",
+    cluster.apply_chart(&[
+        "tier=applier,handOff.namespace=gpu-operator,handOff.configMap=plugin-config",
+        "agent.usage.podEvents=true,aggregator.tls.secretName=ours",
     ]);
-    let directory = tempfile::tempdir().unwrap();
-    let file = directory.path().join("rendered.yaml");
-    fs::write(&file, rendered).unwrap();
-    cluster.kubectl(&["apply", "-f", file.to_str().unwrap()]);
 }
 
 /// An event about a pod, reported by a node.
@@ -56,12 +44,6 @@ fn config_map(namespace: &str, name: &str) -> (String, Value) {
     (all, object)
 }
 
-async fn expect(who: &Requester, rows: &[(&str, ApiRequest, Verdict)]) {
-    for (what, request, verdict) in rows {
-        who.expect(what, request, *verdict).await;
-    }
-}
-
 #[tokio::test]
 async fn sharing_adds_access_to_one_config_map_one_label_and_three_events() {
     let cluster = PermissionCluster::new().await;
@@ -69,7 +51,7 @@ async fn sharing_adds_access_to_one_config_map_one_label_and_three_events() {
     let over = pod_event("octavo-system", "MemoryOverShare", "node-a");
     let before =
         [("before", ApiRequest::get(CONFIG_MAP), Forbidden), ("before", over.clone(), Forbidden)];
-    expect(&agent, &before).await;
+    agent.expect_all(&before).await;
     upgrade(&cluster);
     cluster.start_pod("deployment/octavo-aggregator", "aggregator", Some("node-a"));
     let token = cluster.token("octavo-aggregator", "aggregator", &[]);
@@ -96,7 +78,7 @@ async fn aggregator_writes_one_config_map(aggregator: &Requester) {
         ("all are listed", ApiRequest::get(&all), Forbidden),
         ("it is deleted", ApiRequest::delete(CONFIG_MAP), Forbidden),
     ];
-    expect(aggregator, &rows).await;
+    aggregator.expect_all(&rows).await;
 }
 
 async fn agents_read_config_map_and_plugin(agent: &Requester) {
@@ -125,7 +107,7 @@ async fn agents_read_config_map_and_plugin(agent: &Requester) {
         ),
         ("all pods", ApiRequest::get("/api/v1/pods"), Forbidden),
     ];
-    expect(agent, &rows).await;
+    agent.expect_all(&rows).await;
 }
 
 async fn label_is_writable_with_own_value(cluster: &PermissionCluster, agent: &Requester) {
@@ -143,7 +125,7 @@ async fn label_is_writable_with_own_value(cluster: &PermissionCluster, agent: &R
         ("the next of ours", set(Some("octavo-b-2")), Allowed),
         ("our value is removed", set(None), Allowed),
     ];
-    expect(agent, &rows).await;
+    agent.expect_all(&rows).await;
 }
 
 async fn events_about_pods_have_three_reasons(agent: &Requester, over: ApiRequest) {
@@ -158,5 +140,5 @@ async fn events_about_pods_have_three_reasons(agent: &Requester, over: ApiReques
         ("in the name of another node", pod_event("default", "MemoryOverShare", "node-b"), refused),
         ("about something else", about("default", "Secret", "MemoryOverShare", "node-a"), refused),
     ];
-    expect(agent, &rows).await;
+    agent.expect_all(&rows).await;
 }
