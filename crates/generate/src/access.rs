@@ -9,15 +9,16 @@ mod rules;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use k8s_openapi::api::core::v1::{ConfigMap, ResourceQuota, ResourceQuotaSpec};
+use k8s_openapi::api::core::v1::{ResourceQuota, ResourceQuotaSpec};
 use k8s_openapi::api::resource::v1::{
     CELDeviceSelector, DeviceClass, DeviceClassSpec, DeviceSelector,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use octavo_model::claim::DRIVER;
 use octavo_model::id::TypeName;
 
 pub use self::rules::{AccessRules, InvalidNamespace};
-use crate::manifest::{Generated, Manifest, ManifestFile, named, namespaced};
+use crate::manifest::{Generated, Manifest, ManifestFile, config_map, named, namespaced};
 use crate::note::Note;
 use crate::pools::Pools;
 
@@ -51,13 +52,9 @@ pub fn access(pools: &Pools, rules: &AccessRules, parameters: &str) -> Generated
     // A node that no pool contains may offer any resource.
     let is_complete = !pools.notes.iter().any(|note| matches!(note, Note::Excluded { .. }));
     let subjects: Vec<Subject<'_>> = subjects((&offers, is_complete), rules);
-    let config_maps = subjects.iter().map(|subject| {
-        Manifest::ConfigMap(Box::new(ConfigMap {
-            metadata: namespaced(parameters, &subject.name),
-            data: Some(subject.access.parameters()),
-            ..ConfigMap::default()
-        }))
-    });
+    let config_maps = subjects
+        .iter()
+        .map(|subject| config_map(parameters, &subject.name, subject.access.parameters()));
     let names: Vec<&str> = rules.namespaces.keys().map(String::as_str).collect();
     let bindings = subjects.iter().flat_map(|subject| {
         policies::bindings(
@@ -165,9 +162,9 @@ fn class_name(type_name: &TypeName) -> Option<String> {
 fn device_classes(rules: &AccessRules) -> Vec<Manifest> {
     let types: BTreeSet<&TypeName> = rules.types().collect();
     let classes = types.into_iter().filter_map(|type_name| {
-        let attributes = "device.attributes['gpu.octavo.dev']";
+        let attributes = format!("device.attributes['{DRIVER}']");
         let expression = format!(
-            "device.driver == 'gpu.octavo.dev' && has({attributes}.acceleratorType) && \
+            "device.driver == '{DRIVER}' && has({attributes}.acceleratorType) && \
              {attributes}.acceleratorType == '{type_name}'"
         );
         Some(Manifest::DeviceClass(Box::new(DeviceClass {

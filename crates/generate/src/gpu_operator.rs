@@ -6,7 +6,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use k8s_openapi::api::core::v1::ConfigMap;
 use octavo_model::resource::ResourceName;
 use octavo_node::mig_strategy::MigStrategy;
 use octavo_node::sharing::hand_off::{PluginConfig, ReplicatedResource};
@@ -15,7 +14,7 @@ use octavo_planner::layout::{
 };
 use thiserror::Error;
 
-use crate::manifest::{Generated, Manifest, ManifestFile, namespaced};
+use crate::manifest::{Generated, Manifest, ManifestFile, config_map};
 use crate::note::Note;
 
 /// Names of the generated objects. Those of NVIDIA's own objects would be overwritten by the operator.
@@ -166,18 +165,11 @@ pub fn gpu_operator(
     namespace: &str,
     mig: Option<String>,
     plugin: BTreeMap<String, String>,
-    gaps: Vec<Note>,
+    mut notes: Vec<Note>,
 ) -> Generated {
-    let mut notes = gaps;
-    let object = |name: &str, data: BTreeMap<String, String>| {
-        Manifest::ConfigMap(Box::new(ConfigMap {
-            metadata: namespaced(namespace, name),
-            data: Some(data),
-            ..ConfigMap::default()
-        }))
-    };
-    let mig = mig.map(|text| object(MIG_CONFIG, [(MIG_KEY.to_owned(), text)].into()));
-    let plugin = (!plugin.is_empty()).then(|| object(PLUGIN_CONFIG, plugin));
+    let mig =
+        mig.map(|text| config_map(namespace, MIG_CONFIG, [(MIG_KEY.to_owned(), text)].into()));
+    let plugin = (!plugin.is_empty()).then(|| config_map(namespace, PLUGIN_CONFIG, plugin));
     let file = |name, manifest: Option<Manifest>| ManifestFile {
         name,
         manifests: manifest.into_iter().collect(),

@@ -1,5 +1,7 @@
 //! Manifests: objects for `kubectl apply`, grouped into files.
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::api::admissionregistration::v1::{
     ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
 };
@@ -99,6 +101,15 @@ pub(crate) fn named(name: &str) -> ObjectMeta {
 /// Metadata of an object in a namespace.
 pub(crate) fn namespaced(namespace: &str, name: &str) -> ObjectMeta {
     ObjectMeta { namespace: Some(namespace.to_owned()), ..named(name) }
+}
+
+/// A `ConfigMap` in a namespace.
+pub(crate) fn config_map(namespace: &str, name: &str, data: BTreeMap<String, String>) -> Manifest {
+    Manifest::ConfigMap(Box::new(ConfigMap {
+        metadata: namespaced(namespace, name),
+        data: Some(data),
+        ..ConfigMap::default()
+    }))
 }
 
 /// Values of priority classes whose names are ordered from the highest to the lowest priority: multiples of 1000, so that

@@ -20,6 +20,7 @@ mod values;
 use std::collections::{BTreeMap, BTreeSet};
 
 use octavo_fleet::cluster::{Operator, Requirement};
+use octavo_fleet::hardware_profile::TYPE_LABEL;
 use octavo_model::source_position::SourcePosition;
 use octavo_model::text::{first_names, join};
 use octavo_planner::layout::{Dialect, Layout, Layouts};
@@ -30,17 +31,17 @@ pub use self::comparison::{LabelComparison, NO_CHANGE};
 pub use self::configs::ParseConfig;
 use self::configs::{Configs, MIG_LABEL, NamedSharing, PLUGIN_LABEL, policy_object};
 pub use self::finding::Finding;
-use self::names::{Names, object_part};
+use self::names::Names;
 use self::objects::{ClusterPolicy, NodeObject, Operand};
 pub use self::objects::{DEFAULT_NAMESPACE, ObjectError, OperatorObjects};
 pub use self::planned::PlannedChange;
 use self::rules::{NodeRule, Product, node_rules, octavo_rules};
 use self::values::{ValueFacts, values};
 use crate::manifest::{CustomObject, named};
+use crate::pools::name_part;
 
 /// Label of the nodes that the operator manages.
 const GPU_LABEL: &str = "nvidia.com/gpu.present";
-const TYPE_LABEL: &str = "octavo.dev/type";
 /// Retained revisions of a policy, which is the default of the resource type.
 const REVISIONS: u32 = 10;
 /// Maximum number of names in a message.
@@ -154,7 +155,7 @@ pub fn migrate(
     if nodes.is_empty() {
         return Err(MigrationError::NoNodes);
     }
-    nodes.sort_by(|one, other| one.metadata.name.cmp(&other.metadata.name));
+    nodes.sort_by_key(|node| &node.metadata.name);
     let mut configs = Configs::new(objects, policy, parse);
     check_policy(policy, &mut configs.findings);
     let mut candidates: Vec<Candidate<'_>> =
@@ -425,7 +426,7 @@ fn policy(
         node_selector.match_labels.insert(GPU_LABEL.to_owned(), "true".to_owned());
     }
     let parts = [mig, plugin].into_iter().flatten();
-    let mut parts: Vec<String> = parts.chain(own_type).map(object_part).collect();
+    let mut parts: Vec<String> = parts.chain(own_type).map(name_part).collect();
     parts.retain(|part| !part.is_empty());
     if mig.is_none() && plugin.is_none() {
         parts.insert(0, "default".to_owned());

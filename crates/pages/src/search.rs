@@ -10,9 +10,7 @@ use octavo_access::visibility::ReaderVisibility;
 use octavo_fleet::access::Visibility;
 use octavo_model::id::NodeName;
 use octavo_store::fleet::Fleet;
-use octavo_store::search::{
-    DeviceMatch, MAX_MATCHES, Matches, PodMatch, Scope, Search, SearchResults,
-};
+use octavo_store::search::{DeviceMatch, Matches, PodMatch, Scope, Search, SearchResults};
 use tokio::task::yield_now;
 
 use super::address::{encoded, query_parameter};
@@ -91,8 +89,10 @@ pub(super) async fn page(
         let place = place.unwrap_or(groups.len());
         groups.splice(place..place, named(&site, &visibility, &fleet, text).await);
         if nodes {
-            groups.extend(policy_group(policies::matching(&site.view, text)));
+            let found = policies::matching(&site.view, text).into_iter().collect();
+            groups.push(group("policies", "Policies", &found, policy));
         }
+        groups.retain(|group| group.count > 0);
     }
     let total = groups.iter().map(|group| group.count).sum();
     let has_query = !text.is_empty() || namespace.is_some();
@@ -135,7 +135,6 @@ async fn named(
         let rows = report.visible_to(visibility).map(|(row, _)| row);
         groups.push(names::hardware_profiles(text, rows));
     }
-    groups.retain(|group| group.count > 0);
     groups
 }
 
@@ -192,22 +191,12 @@ fn group<T>(
     }
 }
 
-/// Policies that match; `None` without any.
-fn policy_group(found: Vec<policies::Row>) -> Option<ResultGroup> {
-    let count = found.len();
-    let results = found.into_iter().take(MAX_MATCHES).map(|row| SearchResult {
-        href: Some(row.href),
-        name: row.name,
+fn policy(row: &policies::Row) -> SearchResult {
+    SearchResult {
+        href: Some(row.href.clone()),
+        name: row.name.clone(),
         about: format!("{}, {}", row.badge.word, row.words),
-    });
-    let rest = count.saturating_sub(MAX_MATCHES);
-    (count > 0).then(|| ResultGroup {
-        id: "policies",
-        title: "Policies",
-        count,
-        results: results.collect(),
-        rest,
-    })
+    }
 }
 
 fn device(found: &DeviceMatch) -> SearchResult {

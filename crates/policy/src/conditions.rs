@@ -55,8 +55,7 @@ pub(crate) fn describe(
         Some(Refusal::Infeasible(why)) => (false, "Infeasible", why.clone()),
     };
     let is_moving = matches!(state, PolicyState::RollingOut | PolicyState::RollingBack);
-    let rivals = observed
-        .map(|observed| rivals(policy_ref(summary.world, &policy.uid), observed, summary.world));
+    let rivals = observed.map(|observed| rivals(policy, observed, summary.world));
     let conflict = rivals.unwrap_or_default();
     let stopped = stopped(&policy.status, policy.rollback_to.as_deref());
     let all = [
@@ -78,10 +77,6 @@ pub(crate) fn describe(
         condition(&policy.status, kind, (is_true, reason, message), (generation, now))
     });
     policy.status.conditions = conditions.to_vec();
-}
-
-fn policy_ref<'a>(world: &World<'a>, uid: &str) -> Option<&'a Policy> {
-    world.policies.iter().find(|policy| policy.uid == uid)
 }
 
 fn condition(
@@ -243,8 +238,7 @@ fn waits_for(
 }
 
 /// Names of the policies that select the same nodes, with some of the nodes.
-fn rivals(policy: Option<&Policy>, observed: &Observation<'_>, world: &World<'_>) -> String {
-    let Some(policy) = policy else { return String::new() };
+fn rivals(policy: &Policy, observed: &Observation<'_>, world: &World<'_>) -> String {
     let shared = observed.others.iter().filter(|(_, relation)| *relation == Relation::Conflicting);
     let nodes: Vec<&PolicyNode<'_>> = shared.map(|(node, _)| *node).collect();
     if nodes.is_empty() {

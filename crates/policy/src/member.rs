@@ -84,7 +84,7 @@ pub struct PolicyMember {
 
 /// Returns the selected nodes of a policy, ordered by state and name.
 pub fn members(world: &World<'_>, policy: &Policy) -> Vec<PolicyMember> {
-    let nodes = world.nodes.values().filter(|node| policy.selects(node));
+    let nodes = world.nodes.values().filter(|node| policy.selects(node.node));
     let mut all: Vec<PolicyMember> = nodes.map(|node| member(world, policy, node)).collect();
     all.sort_by(|one, other| (&one.state, &one.name).cmp(&(&other.state, &other.name)));
     all
@@ -136,7 +136,7 @@ fn managed(
             if message.is_empty() { reason.clone() } else { format!("{reason}: {message}") };
         return (MemberState::Failed, Some(message));
     }
-    let is_in_wave = status.updating.iter().any(|name| name == node.name());
+    let is_in_wave = status.is_updating(node.name());
     let needs_change = policy.patch(node, world.now).is_some();
     let record = node.record.of(&policy.uid);
     match record.filter(|_| !needs_change).map(|record| node.progress(record)) {

@@ -104,14 +104,8 @@ pub(crate) fn status(world: &World<'_>, policy: &Policy) -> (PolicyStatus, Optio
 
 /// Reason why the spec is not carried out.
 fn refusal(world: &World<'_>, policy: &Policy) -> Option<conditions::Refusal> {
-    let spec = match &policy.spec {
-        Ok(spec) => spec,
-        Err(error) => return Some(conditions::Refusal::Invalid(error.clone())),
-    };
-    let problems: Vec<String> =
-        validation::problems(spec).iter().map(ToString::to_string).collect();
-    if !problems.is_empty() {
-        return Some(conditions::Refusal::Invalid(problems.join("; ")));
+    if let Some(why) = validation::invalid(&policy.spec) {
+        return Some(conditions::Refusal::Invalid(why));
     }
     // A rollback away from an infeasible layout continues.
     let is_stopped =

@@ -1,6 +1,6 @@
 //! A node as policies see it.
 
-use octavo_fleet::cluster::{ClusterNode, LayoutReport, Readiness};
+use octavo_fleet::cluster::{ClusterNode, Readiness};
 use octavo_model::reason::Reason;
 
 use crate::record::{LAYOUT_LABEL, NodeRecord, Record};
@@ -56,12 +56,11 @@ impl<'a> PolicyNode<'a> {
     /// Returns whether it is ready and the chosen layout, if any, is applied.
     pub(crate) fn is_available(&self) -> bool {
         let report = self.node.layout_report.as_ref();
-        let is_applied = |report: &LayoutReport| report.state == Some(Reason::Applied);
         self.is_ready()
             && match self.layout() {
-                Some(layout) => report
-                    .is_some_and(|one| one.layout.as_deref() == Some(layout) && is_applied(one)),
-                None => report.is_none_or(|one| one.layout.is_none() || is_applied(one)),
+                Some(layout) => report.is_some_and(|one| one.is_applied(layout)),
+                None => report
+                    .is_none_or(|one| one.layout.is_none() || one.state == Some(Reason::Applied)),
             }
     }
 

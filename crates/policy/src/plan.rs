@@ -60,15 +60,8 @@ impl PlannedNode {
 /// Plans the roll-out of a policy, stored or not. Windows, pauses and failures are not part of it.
 pub fn plan(world: &World<'_>, policy: &Policy) -> PolicyPlan {
     let mut policy = policy.clone();
-    let refused = match &policy.spec {
-        Err(error) => Some(error.clone()),
-        Ok(spec) => {
-            let problems: Vec<String> =
-                validation::problems(spec).iter().map(ToString::to_string).collect();
-            let invalid = (!problems.is_empty()).then(|| problems.join("; "));
-            invalid.or_else(|| world.infeasible.get(&policy.name).cloned())
-        }
-    };
+    let refused =
+        validation::invalid(&policy.spec).or_else(|| world.infeasible.get(&policy.name).cloned());
     retarget(&mut policy, world.now);
     let target = policy.clone();
     let Some(observed) = Observation::new(world, &target) else {

@@ -47,7 +47,7 @@ impl<'a> Observation<'a> {
     pub(crate) fn new(world: &'a World<'a>, policy: &'a Policy) -> Option<Self> {
         let spec = policy.spec.as_ref().ok()?;
         let (mut managed, mut others) = (BTreeMap::new(), Vec::new());
-        for node in world.nodes.values().filter(|node| policy.selects(node)) {
+        for node in world.nodes.values().filter(|node| policy.selects(node.node)) {
             match world.relation(policy, node) {
                 Relation::Managed => {
                     managed.insert(node.name(), node);
@@ -95,7 +95,7 @@ impl<'a> Observation<'a> {
         let must_be_changed = status.stop.is_some();
         let mut all: Vec<_> = self.managed.values().copied().collect();
         all.retain(|node| {
-            let is_new = !status.updating.iter().any(|name| name == node.name());
+            let is_new = !status.is_updating(node.name());
             let is_candidate = !must_be_changed || is_changed(node);
             is_new && is_candidate && needs_change(policy, node, now)
         });

@@ -251,6 +251,11 @@ impl Content {
 }
 
 impl PolicyStatus {
+    /// Returns whether the node is part of the current wave.
+    pub(crate) fn is_updating(&self, node: &str) -> bool {
+        self.updating.iter().any(|name| name == node)
+    }
+
     /// The condition of this type.
     pub fn condition(&self, kind: &str) -> Option<&Condition> {
         self.conditions.iter().find(|one| one.kind == kind)

@@ -5,6 +5,8 @@
 
 use std::fmt;
 
+use octavo_model::text::join;
+
 use crate::spec::PolicySpec;
 use crate::window;
 
@@ -20,6 +22,17 @@ pub struct SpecProblem {
 impl fmt::Display for SpecProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.field, self.message)
+    }
+}
+
+/// Reason why a spec is invalid or cannot be read; `None` if it is valid.
+pub(crate) fn invalid(spec: &Result<PolicySpec, String>) -> Option<String> {
+    match spec {
+        Err(error) => Some(error.clone()),
+        Ok(spec) => {
+            let problems = problems(spec);
+            (!problems.is_empty()).then(|| join(&problems, "; "))
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
+use octavo_fleet::cluster::ClusterNode;
 
 use crate::change::{self, NodePatch, Owner};
 use crate::node::PolicyNode;
@@ -72,9 +73,9 @@ pub(crate) enum Target<'a> {
 
 impl Policy {
     /// Returns whether the policy selects the node.
-    pub fn selects(&self, node: &PolicyNode<'_>) -> bool {
+    pub fn selects(&self, node: &ClusterNode) -> bool {
         let spec = self.spec.as_ref().ok().filter(|_| !self.is_deleting);
-        spec.is_some_and(|spec| spec.node_selector.matches(&node.node.labels))
+        spec.is_some_and(|spec| spec.node_selector.matches(&node.labels))
     }
 
     /// State that nodes get; `None` if no revision was accepted yet.
@@ -99,7 +100,7 @@ impl Policy {
     pub(crate) fn patch(&self, node: &PolicyNode<'_>, now: Timestamp) -> Option<NodePatch> {
         match self.target()? {
             Target::Content(content) => {
-                let is_in_wave = self.status.updating.iter().any(|name| name == node.name());
+                let is_in_wave = self.status.is_updating(node.name());
                 change::update(node, self.owner(), content, is_in_wave, now)
             }
             Target::Nothing => node.record.of(&self.uid).map(|_| change::release(node)),
@@ -129,14 +130,16 @@ impl World<'_> {
         policy: &Policy,
         node: &PolicyNode<'_>,
     ) -> impl Iterator<Item = &Policy> {
-        self.policies.iter().filter(move |other| other.uid != policy.uid && other.selects(node))
+        self.policies
+            .iter()
+            .filter(move |other| other.uid != policy.uid && other.selects(node.node))
     }
 
     /// Returns whether the policy must remove its record from the node: it is being deleted, or no longer selects the node.
     pub(crate) fn must_release(policy: &Policy, node: &PolicyNode<'_>) -> bool {
         // An unreadable spec selects nothing, but its nodes stay as they are.
         let is_known = policy.is_deleting || policy.spec.is_ok();
-        node.record.of(&policy.uid).is_some() && is_known && !policy.selects(node)
+        node.record.of(&policy.uid).is_some() && is_known && !policy.selects(node.node)
     }
 
     /// The patch that the policy may apply to this node now; `None` if it may not change it or if nothing differs.
@@ -151,9 +154,10 @@ impl World<'_> {
         if Self::must_release(policy, node) {
             return Some(change::release(node));
         }
-        let is_in_wave = policy.status.updating.iter().any(|name| name == node.name());
-        let may_change =
-            is_in_wave && policy.selects(node) && self.relation(policy, node) == Relation::Managed;
+        let is_in_wave = policy.status.is_updating(node.name());
+        let may_change = is_in_wave
+            && policy.selects(node.node)
+            && self.relation(policy, node) == Relation::Managed;
         may_change.then(|| policy.patch(node, self.now)).flatten()
     }
 }

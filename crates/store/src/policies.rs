@@ -92,11 +92,15 @@ pub fn world<'a>(
     infeasible: BTreeMap<String, String>,
 ) -> World<'a> {
     let nodes = snapshot.nodes.values().map(|node| {
-        let reported = node.name.parse::<NodeName>().ok().and_then(|name| fleet.nodes.get(&name));
-        let in_use = reported.and_then(|reported| in_use(reported, now));
+        let in_use = reported(fleet, &node.name).and_then(|reported| in_use(reported, now));
         (node.name.as_str(), PolicyNode::new(node, in_use))
     });
     World { policies, nodes: nodes.collect(), infeasible, now: Timestamp::now() }
+}
+
+/// Node that an agent reported, by its name in the cluster.
+fn reported<'a>(fleet: &'a Fleet, name: &str) -> Option<&'a Arc<Node>> {
+    fleet.nodes.get(&name.parse::<NodeName>().ok()?)
 }
 
 /// Devices and partitions of a node that are in use or allocated; `None` if the agent does not report it.

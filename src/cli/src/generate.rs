@@ -125,18 +125,14 @@ pub(super) async fn cluster_nodes(client: &Client) -> Result<Vec<ClusterNode>, C
 
 /// Reads machine sets of the cluster.
 fn machine_sets(input: &Input) -> Result<Vec<MachineSet>, CliError> {
-    let text = input::text(input, "machine sets")?;
-    let list: MachineSetList = serde_saphyr::from_str(&text)
-        .map_err(|source| CliError::document("machine sets", input::place(input), source))?;
+    let list: MachineSetList = input::yaml(input, "machine sets", "machine sets")?;
     Ok(list.items)
 }
 
 /// Reads rules of access.
 fn access_rules(input: &Input) -> Result<AccessRules, CliError> {
-    let text = input::text(input, "access rules")?;
+    let rules: AccessRules = input::yaml(input, "access rules", "access rules")?;
     let invalid = |source| CliError::document("access rules", input::place(input), source);
-    let rules: AccessRules = serde_saphyr::from_str(&text)
-        .map_err(|source| CliError::document("access rules", input::place(input), source))?;
     rules.checked().map_err(invalid)
 }
 

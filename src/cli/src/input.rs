@@ -11,6 +11,7 @@ use octavo_model::inventory::Inventory;
 use octavo_model::resource::ResourceName;
 use octavo_settings::hardware::HardwareSettings;
 use octavo_toolkit::files::{self, ReadError};
+use serde::de::DeserializeOwned;
 
 use super::CliError;
 use crate::settings::Input;
@@ -43,6 +44,16 @@ pub(super) fn node(input: &Input) -> Result<BTreeMap<ResourceName, u64>, CliErro
     let text = text(input, "a Node")?;
     node_resources::allocatable(&text)
         .map_err(|source| CliError::document("Node", place(input), source))
+}
+
+/// Reads a document in YAML or JSON. Errors name it as `what`.
+pub(super) fn yaml<T: DeserializeOwned>(
+    input: &Input,
+    read: &'static str,
+    what: &'static str,
+) -> Result<T, CliError> {
+    serde_saphyr::from_str(&text(input, read)?)
+        .map_err(|source| CliError::document(what, place(input), source))
 }
 
 /// Checks that a configured library exists: the agent waits for a driver that is installed later, but a user should

@@ -68,9 +68,7 @@ async fn plan_of(client: &Client, manifest: &Value) -> Result<PolicyPlanDocument
 
 /// Reads a manifest in YAML or JSON.
 fn manifest(file: &Input) -> Result<Value, CliError> {
-    let text = input::text(file, "a policy")?;
-    serde_saphyr::from_str(&text)
-        .map_err(|error| CliError::document("policy", input::place(file), error))
+    input::yaml(file, "a policy", "policy")
 }
 
 fn path_of(name: &str) -> String {

@@ -25,10 +25,7 @@ pub(super) async fn quota_check(
     let client = Client::connect(&settings.server).await?;
     let nodes = cluster_nodes(&client).await?;
     let report = check_quotas(&nodes, &settings.additions(), &limits).map_err(|error| {
-        CliError::rejected(format!(
-            "error: cannot check the quotas: {error}
-"
-        ))
+        CliError::rejected(format!("error: cannot check the quotas: {error}\n"))
     })?;
     let names = report.items.iter().map(|need| need.name.as_str());
     let table = || table(&report, settings.output, colors);

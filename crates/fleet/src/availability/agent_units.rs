@@ -37,7 +37,7 @@ pub struct UnitCounts {
     pub type_name: Option<TypeName>,
     /// Resource under which a device plugin usually offers them.
     pub resource: String,
-    /// What one unit is.
+    /// Kind of one unit.
     pub shape: Shape,
     /// Memory of one unit; the minimum if they differ.
     pub memory: Option<Mebibytes>,
@@ -49,7 +49,7 @@ pub struct UnitCounts {
     pub in_use: u64,
     /// Units that require intervention before they can be used.
     pub broken: u64,
-    /// Those of them that a container holds.
+    /// Broken units that a container holds.
     pub broken_held: u64,
     /// Units that no claim can use, because the layout determines the partitions of their GPUs.
     pub covered: u64,
@@ -437,12 +437,12 @@ impl AgentUnits {
 }
 
 impl UnitCounts {
-    /// Returns `true` if any unit is neither broken nor reserved.
+    /// Returns `true` if pods may be allocated any unit.
     pub(super) fn has_usable(&self) -> bool {
         self.sound() > 0
     }
 
-    /// Number of units that are neither broken nor reserved, and that pods may be allocated.
+    /// Number of units that are not broken, covered or reserved, and that pods may be allocated.
     pub(super) fn sound(&self) -> u64 {
         let unusable = [self.broken, self.reserved, self.covered];
         self.total.saturating_sub(unusable.into_iter().fold(0, u64::saturating_add))

@@ -89,6 +89,13 @@ pub struct LayoutReport {
     pub message: String,
 }
 
+impl LayoutReport {
+    /// Returns whether this layout is applied.
+    pub fn is_applied(&self, layout: &str) -> bool {
+        self.layout.as_deref() == Some(layout) && self.state == Some(Reason::Applied)
+    }
+}
+
 /// Condition `Ready` of a node.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize, ToSchema,

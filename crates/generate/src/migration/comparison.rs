@@ -1,7 +1,7 @@
 //! Comparison of a layout with the labels that GPU Feature Discovery wrote to a node. It shows what the labels show: partitions by
 //! profile, and replicas.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use octavo_model::text::join;
@@ -145,9 +145,7 @@ fn per_gpu(mig: &MigSpec) -> Partitions {
 }
 
 fn partition_differences(desired: &Partitions, observed: &Partitions) -> Vec<String> {
-    let mut profiles: Vec<&String> = desired.keys().chain(observed.keys()).collect();
-    profiles.sort_unstable();
-    profiles.dedup();
+    let profiles: BTreeSet<&String> = desired.keys().chain(observed.keys()).collect();
     let count = |of: &Partitions, profile: &String| of.get(profile).copied().unwrap_or_default();
     let all = profiles.into_iter().filter_map(|profile| {
         let (wanted, seen) = (count(desired, profile), count(observed, profile));

@@ -34,14 +34,3 @@ impl Names {
         format!("{}-{tail}", head.trim_end_matches(|c: char| !c.is_ascii_alphanumeric()))
     }
 }
-
-/// Returns a part of the name of an object: label values can have other characters.
-pub(super) fn object_part(text: &str) -> String {
-    let lower = text.to_ascii_lowercase();
-    let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '.';
-    let plain: String = lower.chars().map(|c| if is_plain(c) { c } else { '-' }).collect();
-    // A dot separates labels, which begin and end with a letter or digit.
-    let labels = plain.split('.').map(|label| label.trim_matches('-'));
-    let labels: Vec<&str> = labels.filter(|label| !label.is_empty()).collect();
-    labels.join(".")
-}

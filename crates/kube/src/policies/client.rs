@@ -243,10 +243,8 @@ fn params() -> PatchParams {
 /// Sets fields that only `before` has to null, at the top level.
 fn with_removals(mut status: Value, before: &Value) -> Value {
     if let (Value::Object(fields), Value::Object(before)) = (&mut status, before) {
-        for key in
-            before.keys().filter(|key| !fields.contains_key(*key)).cloned().collect::<Vec<_>>()
-        {
-            fields.insert(key, Value::Null);
+        for key in before.keys() {
+            fields.entry(key).or_insert(Value::Null);
         }
     }
     status

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use kube::api::DynamicObject;
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event, watcher};
-use kube::{Api, Client};
+use kube::{Api, Client, ResourceExt};
 use octavo_policy::Policy;
 use octavo_toolkit::desired::update;
 use tokio::sync::watch;
@@ -95,7 +95,7 @@ async fn watch_policies(api: Api<DynamicObject>, known: &Known) -> bool {
                 });
             }
             Ok(Event::Delete(found)) => change(known, |known| {
-                known.all.remove(&object::policy(&found).name);
+                known.all.remove(&found.name_any());
             }),
         }
     }

@@ -139,8 +139,8 @@ fn page(frame: Frame, detail: &PolicyDetail, plan: &PolicyPlan, origin: String) 
     let legend = legend(status.nodes);
     let nodes: Vec<NodeRow> = detail.members.iter().take(MAX_NODES).map(NodeRow::of).collect();
     let all = detail.members.len().saturating_add(detail.more_members);
-    let is_halted = obstacle(detail).is_some();
-    let waves: &[Vec<PlannedNode>] = if is_halted { &[] } else { &plan.waves };
+    let obstacle = obstacle(detail);
+    let waves: &[Vec<PlannedNode>] = if obstacle.is_some() { &[] } else { &plan.waves };
     let waiting: Vec<String> = plan.waiting.iter().map(|node| node.name.clone()).collect();
     PolicyPage {
         frame,
@@ -149,7 +149,7 @@ fn page(frame: Frame, detail: &PolicyDetail, plan: &PolicyPlan, origin: String) 
         path: super::path(&detail.name),
         badge: badge(&status.state.into()),
         notice: detail.notice.as_deref().map(printable),
-        obstacle: obstacle(detail).map(|text| printable(&text)),
+        obstacle: obstacle.as_deref().map(printable),
         waits_for: text_parts(&printable(status.waits_for.as_deref().unwrap_or_default())),
         bar: Bar::from_legend(&legend, 12),
         legend,

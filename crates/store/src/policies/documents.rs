@@ -1,25 +1,24 @@
 //! Documents about policies, for the API and the pages.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 use std::time::Duration;
 
 use octavo_files::config_files::LayoutFileSnapshot;
 use octavo_fleet::node_plan::{NodePlanRow, NodePlanTotals};
 use octavo_kube::hardware_profiles::Presence;
 use octavo_model::API_VERSION;
-use octavo_model::id::{NodeName, TypeName};
+use octavo_model::id::TypeName;
 use octavo_planner::plan::PlanOutcome;
 use octavo_policy::document::{
     InfeasibleNodes, PolicyDetail, PolicyList, PolicyManifest, PolicyPlanDocument, PolicyRow,
     PolicySource, RolloutCapacity, RolloutDuration, waits_for,
 };
-use octavo_policy::{Period, Policy, PolicyNode, PolicyPlan, PolicyStatus, Rollout, members};
+use octavo_policy::{Period, Policy, PolicyPlan, PolicyStatus, Rollout, members};
 
-use super::{FeasibilityCache, PolicyView, world};
+use super::{FeasibilityCache, PolicyView, reported, world};
 use crate::clock::Moment;
 use crate::dry_run::{MAX_PLANNED_NODES, plan_nodes};
-use crate::fleet::{Fleet, Node};
+use crate::fleet::Fleet;
 
 /// Maximum number of nodes in the document of a policy.
 const MAX_MEMBERS: usize = 1000;
@@ -155,8 +154,8 @@ impl PolicyView {
     fn capacity(&self, policy: &Policy, plan: &PolicyPlan, fleet: &Fleet) -> RolloutCapacity {
         let cluster = self.cluster();
         let unavailable: BTreeSet<&str> = plan.unavailable.iter().map(String::as_str).collect();
-        let nodes = cluster.snapshot.nodes.values().map(|node| PolicyNode::new(node, None));
-        let selected = nodes.filter(|node| policy.selects(node)).map(|node| node.name());
+        let nodes = cluster.snapshot.nodes.values().filter(|node| policy.selects(node));
+        let selected = nodes.map(|node| node.name.as_str());
         let available: Vec<&str> = selected.filter(|name| !unavailable.contains(name)).collect();
         let devices = |names: &mut dyn Iterator<Item = &str>| -> u64 {
             names
@@ -175,10 +174,6 @@ impl PolicyView {
             min_devices: all.saturating_sub(most.unwrap_or_default()),
         }
     }
-}
-
-fn reported<'a>(fleet: &'a Fleet, name: &str) -> Option<&'a Arc<Node>> {
-    fleet.nodes.get(&name.parse::<NodeName>().ok()?)
 }
 
 /// Effect of a layout on the first nodes.

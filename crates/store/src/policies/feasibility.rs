@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use octavo_files::config_files::LayoutFileSnapshot;
 use octavo_fleet::cluster::ClusterSnapshot;
-use octavo_model::id::{NodeName, TypeName};
-use octavo_model::reason::Reason;
+use octavo_model::id::TypeName;
 use octavo_planner::plan::PlanOutcome;
-use octavo_policy::{Policy, PolicyNode};
+use octavo_policy::Policy;
 
+use super::reported;
 use crate::clock::Moment;
 use crate::dry_run::plan_nodes;
 use crate::fleet::{Fleet, Node};
@@ -71,14 +71,11 @@ fn samples(
     let mut samples: BTreeMap<String, Vec<Arc<Node>>> = BTreeMap::new();
     for node in snapshot.nodes.values() {
         let report = node.layout_report.as_ref();
-        let is_applied = report.is_some_and(|one| {
-            one.layout.as_deref() == Some(layout) && one.state == Some(Reason::Applied)
-        });
-        if is_applied || !policy.selects(&PolicyNode::new(node, None)) {
+        if report.is_some_and(|one| one.is_applied(layout)) || !policy.selects(node) {
             continue;
         }
-        let reported = node.name.parse::<NodeName>().ok().and_then(|name| fleet.nodes.get(&name));
-        let Some(reported) = reported.filter(|node| node.has_agent()) else { continue };
+        let reported = reported(fleet, &node.name).filter(|node| node.has_agent());
+        let Some(reported) = reported else { continue };
         let types = reported.summary.types.iter();
         let types: Vec<&str> =
             types.filter_map(|one| one.type_name.as_ref().map(TypeName::as_str)).collect();

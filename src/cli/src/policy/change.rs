@@ -59,10 +59,9 @@ fn confirm(name: &str) -> Result<bool, CliError> {
     let shown = screen.write_all(question.as_bytes()).and_then(|()| screen.flush());
     shown.map_err(CliError::Print)?;
     let mut answer = String::new();
-    let place = || "standard input".to_owned();
     io::stdin().read_line(&mut answer).map_err(|source| CliError::Read {
         what: "the answer",
-        place: place(),
+        place: "standard input".to_owned(),
         source,
     })?;
     Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
