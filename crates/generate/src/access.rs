@@ -139,7 +139,7 @@ impl Access {
     }
 }
 
-/// Quota that counts what the policies reject, also for pods that existed before.
+/// Quota of the resources whose pods the policies reject, also for pods that existed before.
 fn quota(subject: &Subject<'_>) -> Option<Manifest> {
     let namespace = subject.namespace?;
     let none = |name: &String| (format!("requests.{name}"), Quantity("0".to_owned()));

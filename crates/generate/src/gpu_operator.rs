@@ -57,7 +57,7 @@ pub fn partitioning(layout: &Layout) -> Layout {
     layout
 }
 
-/// Returns the configuration of the device plugin that offers what the layout does; without sharing, one without resources.
+/// Returns the configuration of the device plugin that offers the resources of the layout; without sharing, one without resources.
 ///
 /// # Errors
 ///

@@ -190,7 +190,7 @@ fn node_labels(machines: &Machines<'_>) -> BTreeMap<String, String> {
 }
 
 /// Annotations that describe the first node to the autoscaler: what pods can be allocated on such a node. The machine
-/// controller would write the capacity of the instance type, which includes what the system reserves and counts no replicas.
+/// controller would write the capacity of the instance type, which includes the resources that the system reserves and counts no replicas.
 fn annotations(
     machines: &Machines<'_>,
     labels: &BTreeMap<String, String>,

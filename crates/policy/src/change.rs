@@ -93,12 +93,12 @@ pub(crate) fn update(
     (!is_current).then_some(patch)
 }
 
-/// Returns the patch that removes what the record names, and the record. Values that another writer changed stay.
+/// Returns the patch that removes the recorded values, and the record. Values that another writer changed stay.
 pub(crate) fn release(node: &PolicyNode<'_>) -> NodePatch {
     removal(node, node.record.valid())
 }
 
-/// Removes what the record names and the node still has. Taints that a content names again keep their place.
+/// Removes the recorded values that the node still has. Taints that a content names again retain their place.
 fn removal(node: &PolicyNode<'_>, record: Option<&NodeRecord>) -> NodePatch {
     let Some(record) = record else { return NodePatch::default() };
     let labels = record.labels.iter();

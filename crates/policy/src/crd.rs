@@ -1,7 +1,7 @@
 //! The custom resource definition, generated from [`PolicySpec`] and [`PolicyStatus`].
 //!
 //! The schema of a custom resource is structural: without references, and with one type per field. Source: Kubernetes, "Specifying
-//! a structural schema". The rules in CEL express what a schema cannot.
+//! a structural schema". The rules in CEL express the limits that a schema cannot.
 
 use std::collections::BTreeMap;
 

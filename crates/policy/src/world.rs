@@ -67,7 +67,7 @@ pub(crate) enum Relation {
 pub(crate) enum Target<'a> {
     /// This content.
     Content(&'a Content),
-    /// Nothing: the record and what it names are removed.
+    /// Nothing: the record and its values are removed.
     Nothing,
 }
 

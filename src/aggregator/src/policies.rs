@@ -1,4 +1,4 @@
-//! Executes the decisions of `octavo_policy`: the only writer of policies and of what they set on nodes.
+//! Executes the decisions of `octavo_policy`: the only writer of policies and of the values that they set on nodes.
 //!
 //! ```text
 //!  PolicyView: policies, nodes --+
@@ -265,7 +265,7 @@ impl<'a> Leader<'a> {
         }
     }
 
-    /// Reads a node, and writes what the policy changes about it now.
+    /// Reads a node, and writes the changes of the policy to it.
     async fn change(
         &mut self,
         policies: &[Policy],

@@ -1,4 +1,4 @@
-//! Comparison of a layout with the labels that GPU Feature Discovery wrote to a node. It shows what the labels show: partitions by
+//! Comparison of a layout with the labels that GPU Feature Discovery wrote to a node. It covers the content of these labels: partitions by
 //! profile, and replicas.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -64,8 +64,8 @@ async fn aggregator_that_annotates_pods_changes_three_annotations_only() {
     aggregator.expect_all(&refusals()).await;
     aggregator.expect_all(&denials_of_other_changes()).await;
     assert_eq!(read(&cluster).await, before, "a rejected request changed the Node");
-    aggregator.expect_all(&what_is_ours()).await;
-    aggregator.expect_all(&rights()).await;
+    aggregator.expect_all(&own_changes()).await;
+    aggregator.expect_all(&other_permissions()).await;
     all_role_permissions(&cluster, &aggregator).await;
     program_works_with_this_token(&cluster, &token).await;
     policy_is_the_reason(&cluster, &aggregator, &foreign).await;
@@ -138,7 +138,7 @@ fn tolerations() -> Value {
     given.into_iter().chain([all]).collect()
 }
 
-fn what_is_ours() -> Vec<(&'static str, ApiRequest, Verdict)> {
+fn own_changes() -> Vec<(&'static str, ApiRequest, Verdict)> {
     let profile = json!({"octavo.dev/mig-profile": "1g.10gb+me", "octavo.dev/sharing": "mig"});
     vec![
         ("the type", annotations(&json!({TYPE: A100})), Allowed),
@@ -148,7 +148,7 @@ fn what_is_ours() -> Vec<(&'static str, ApiRequest, Verdict)> {
     ]
 }
 
-fn rights() -> Vec<(&'static str, ApiRequest, Verdict)> {
+fn other_permissions() -> Vec<(&'static str, ApiRequest, Verdict)> {
     let lease = |name: &str| {
         json!({
             "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",

@@ -49,8 +49,8 @@ async fn aggregator_with_policies_changes_layout_and_recorded_labels_and_taints_
     let create = ApiRequest::post(POLICIES, policy("a", "gold"));
     cluster.admin().expect("a policy", &create, Allowed).await;
     aggregator.expect_all(&denials()).await;
-    aggregator.expect_all(&what_is_ours()).await;
-    aggregator.expect_all(&of_policies()).await;
+    aggregator.expect_all(&own_changes()).await;
+    aggregator.expect_all(&changes_of_policies()).await;
     let plain = plain_account(&cluster).await;
     let mut rules = beyond(&aggregator, &plain, "default").await;
     rules.sort_by_key(ToString::to_string);
@@ -114,7 +114,7 @@ fn denials() -> Vec<(&'static str, ApiRequest, Verdict)> {
     ]
 }
 
-fn what_is_ours() -> Vec<(&'static str, ApiRequest, Verdict)> {
+fn own_changes() -> Vec<(&'static str, ApiRequest, Verdict)> {
     let record = r#"{"labels":{"gpu":"true"},"taints":[{"key":"site/gpu","effect":"NoSchedule"}]}"#;
     let taints = json!([
         {"key": "person", "value": "1", "effect": "NoSchedule"},
@@ -138,7 +138,7 @@ fn what_is_ours() -> Vec<(&'static str, ApiRequest, Verdict)> {
     ]
 }
 
-fn of_policies() -> Vec<(&'static str, ApiRequest, Verdict)> {
+fn changes_of_policies() -> Vec<(&'static str, ApiRequest, Verdict)> {
     let one = format!("{POLICIES}/a");
     let spec = DeniedByPolicy("the finalizer and the status of an accelerator policy");
     vec![
