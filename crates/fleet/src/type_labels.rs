@@ -31,7 +31,7 @@ pub(crate) fn vendor_labels() -> impl Iterator<Item = (AliasKind, &'static str)>
 }
 
 /// Splits a value of a product label into the product, the profile of its partitions, and whether it is time-sliced.
-pub(crate) fn parse_product_label(value: &str) -> (&str, Option<&str>, bool) {
+pub fn parse_product_label(value: &str) -> (&str, Option<&str>, bool) {
     let name = value.strip_suffix(SHARED_SUFFIX);
     let (value, is_shared) = (name.unwrap_or(value), name.is_some());
     match value.split_once(MIG_INFIX) {

@@ -23,13 +23,15 @@ use octavo_fleet::cluster::{Operator, Requirement};
 use octavo_fleet::hardware_profile::TYPE_LABEL;
 use octavo_model::source_position::SourcePosition;
 use octavo_model::text::{first_names, join};
+use octavo_node::node_object::operands::PLUGIN_CONFIG_LABEL;
+use octavo_node::node_object::{MIG_CONFIG_LABEL, MIG_CONFIG_STATE_LABEL};
 use octavo_planner::layout::{Dialect, Layout, Layouts};
 use octavo_policy::{NodeSelector, PolicySpec, crd};
 use thiserror::Error;
 
 pub use self::comparison::{LabelComparison, NO_CHANGE};
 pub use self::configs::ParseConfig;
-use self::configs::{Configs, MIG_LABEL, NamedSharing, PLUGIN_LABEL, policy_object};
+use self::configs::{Configs, NamedSharing, policy_object};
 pub use self::finding::Finding;
 use self::names::Names;
 use self::objects::{ClusterPolicy, NodeObject, Operand};
@@ -196,7 +198,7 @@ fn check_policy(policy: &ClusterPolicy, findings: &mut BTreeSet<Finding>) {
 
 fn candidate<'a>(node: &'a NodeObject, configs: &mut Configs<'_>) -> Candidate<'a> {
     let product = Product::of_node(node);
-    let labels = (node.label(MIG_LABEL), node.label(PLUGIN_LABEL));
+    let labels = (node.label(MIG_CONFIG_LABEL), node.label(PLUGIN_CONFIG_LABEL));
     let desired = desired(node, &product, labels, configs);
     Candidate { node, product, labels, desired }
 }
@@ -218,13 +220,12 @@ fn desired(
             return None;
         }
     }
-    let state_label = "nvidia.com/mig.config.state";
-    let state = node.label(state_label).filter(|state| *state != "success");
+    let state = node.label(MIG_CONFIG_STATE_LABEL).filter(|state| *state != "success");
     if let Some(state) = state.filter(|_| mig.is_some()) {
         let remedy =
             "let mig-manager finish, or set the previous configuration, before you disable it";
         let problem = format!("mig-manager has not applied the configuration: {state}");
-        configs.findings.insert(Finding::of_label(name, state_label, problem, remedy));
+        configs.findings.insert(Finding::of_label(name, MIG_CONFIG_STATE_LABEL, problem, remedy));
     }
     let sharing = configs.sharing(name, plugin);
     let rules = match mig {
@@ -237,7 +238,7 @@ fn desired(
                     "{mig} selects GPUs by PCI ids, and those of the product {product} are not known"
                 );
                 let remedy = "write a layout for the node: docs/reference/layouts.md";
-                configs.findings.insert(Finding::of_label(name, MIG_LABEL, problem, remedy));
+                configs.findings.insert(Finding::of_label(name, MIG_CONFIG_LABEL, problem, remedy));
                 return None;
             };
             rules
@@ -326,7 +327,7 @@ fn exclude_ambiguous(candidates: &mut [Candidate<'_>], configs: &mut Configs<'_>
             let problem =
                 format!("the configuration differs from that of Node {first}, of the same type");
             let remedy = "use another configuration for one of the nodes";
-            configs.findings.insert(Finding::of_label(&node, MIG_LABEL, problem, remedy));
+            configs.findings.insert(Finding::of_label(&node, MIG_CONFIG_LABEL, problem, remedy));
             one.desired = None;
         }
     }
@@ -392,7 +393,7 @@ fn drop_shared(
             let name = &excluded.node.metadata.name;
             let problem = format!("Node {name}, which cannot be migrated, has the same labels");
             let remedy = "give one of the nodes another configuration, so that a policy can select them separately";
-            findings.insert(Finding::of_label(&row.name, MIG_LABEL, problem, remedy));
+            findings.insert(Finding::of_label(&row.name, MIG_CONFIG_LABEL, problem, remedy));
             row.managed = None;
         }
         false
@@ -407,7 +408,7 @@ fn policy(
     taken: &mut Names,
 ) -> CustomObject<PolicySpec> {
     let mut node_selector = NodeSelector::default();
-    for (key, value) in [(MIG_LABEL, mig), (PLUGIN_LABEL, plugin)] {
+    for (key, value) in [(MIG_CONFIG_LABEL, mig), (PLUGIN_CONFIG_LABEL, plugin)] {
         match value {
             Some(value) => {
                 node_selector.match_labels.insert(key.to_owned(), value.to_owned());

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
+use octavo_fleet::type_labels::parse_product_label;
 use octavo_model::text::join;
 use octavo_node::mig_strategy::MigStrategy;
 use octavo_planner::layout::{MigSpec, ShareTarget, TimeSlicing};
@@ -90,9 +91,8 @@ fn mixed_partitions(node: &NodeObject) -> Partitions {
 /// Partitions that the labels of the strategy `single` report: then the GPU is a partition.
 fn single_partitions(node: &NodeObject, count: u64) -> Partitions {
     let product = node.label("nvidia.com/gpu.product").unwrap_or_default();
-    let product = product.strip_suffix("-SHARED").unwrap_or(product);
-    let partition = product.split_once("-MIG-");
-    partition.map(|(_, profile)| (profile.to_owned(), count)).into_iter().collect()
+    let (_, profile, _) = parse_product_label(product);
+    profile.map(|profile| (profile.to_owned(), count)).into_iter().collect()
 }
 
 /// Partitions that the rules give a node with this number of GPUs.

@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use octavo_model::source_position::SourcePosition;
+use octavo_node::node_object::MIG_CONFIG_LABEL;
+use octavo_node::node_object::operands::PLUGIN_CONFIG_LABEL;
 use octavo_planner::layout::{
     Layout, Layouts, ResourceRename, Share, ShareTarget, TimeSlicing, UnitSelector,
 };
@@ -14,8 +16,6 @@ use super::objects::{ClusterPolicy, Operand, OperatorObjects};
 const DEFAULT_MIG_CONFIG: &str = "default-mig-parted-config";
 /// Key of the `ConfigMap` of mig-manager.
 const MIG_KEY: &str = "config.yaml";
-pub(super) const MIG_LABEL: &str = "nvidia.com/mig.config";
-pub(super) const PLUGIN_LABEL: &str = "nvidia.com/device-plugin.config";
 
 /// Parser of configurations: returns the layouts and warnings, or errors, with their positions in the text.
 pub type ParseConfig<'a> = &'a dyn Fn(&str) -> Result<(Layouts, Vec<String>), Vec<String>>;
@@ -68,7 +68,7 @@ impl<'a> Configs<'a> {
         if layout.is_none() {
             let problem = format!("{} has no MIG configuration {name}", self.object(&map));
             let remedy = "set the label to an existing configuration, or add the configuration";
-            self.findings.insert(Finding::of_label(node, MIG_LABEL, problem, remedy));
+            self.findings.insert(Finding::of_label(node, MIG_CONFIG_LABEL, problem, remedy));
         }
         layout
     }
@@ -105,7 +105,7 @@ impl<'a> Configs<'a> {
         let Some(map) = Operand::config_name(operand) else {
             if label.is_some() {
                 self.notes.insert(format!(
-                    "the label {PLUGIN_LABEL} has no effect, because {} sets no \
+                    "the label {PLUGIN_CONFIG_LABEL} has no effect, because {} sets no \
                      spec.devicePlugin.config.name",
                     policy_object(self.policy)
                 ));
@@ -120,7 +120,7 @@ impl<'a> Configs<'a> {
         if found.is_some_and(|found| !found.data.contains_key(key)) && label.is_some() {
             let problem = format!("{} has no key {key}", self.object(map));
             let remedy = "set the label to an existing key, or add the key";
-            self.findings.insert(Finding::of_label(node, PLUGIN_LABEL, problem, remedy));
+            self.findings.insert(Finding::of_label(node, PLUGIN_CONFIG_LABEL, problem, remedy));
             return None;
         }
         let sharing = self.plugin_sharing(map, key)?;

@@ -52,7 +52,6 @@ pub(super) struct PolicySettings {
     mig: Option<Mig>,
     pub(super) mig_manager: Option<Operand>,
     pub(super) device_plugin: Option<Operand>,
-    pub(super) gfd: Option<Operand>,
     pub(super) sandbox_workloads: Option<Operand>,
     pub(super) vgpu_manager: Option<Operand>,
     pub(super) vgpu_device_manager: Option<Operand>,

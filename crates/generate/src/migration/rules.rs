@@ -5,6 +5,7 @@
 
 use std::collections::BTreeSet;
 
+use octavo_fleet::type_labels::parse_product_label;
 use octavo_model::accelerators::{Facts, identify, products};
 use octavo_model::id::Sku;
 use octavo_model::inventory::{Identity, PciIds};
@@ -81,10 +82,9 @@ impl Product {
 /// Returns type and catalog id of the product that GPU Feature Discovery reports.
 fn named_product(node: &NodeObject) -> (Option<String>, Option<Sku>) {
     let label = node.label("nvidia.com/gpu.product").unwrap_or_default();
-    let label = label.strip_suffix("-SHARED").unwrap_or(label);
-    let (name, partition) = label.split_once("-MIG-").unwrap_or((label, ""));
+    let (name, partition, _) = parse_product_label(label);
     // With the strategy `single`, the label has the memory of a partition.
-    let memory = node.count("nvidia.com/gpu.memory").filter(|_| partition.is_empty());
+    let memory = node.count("nvidia.com/gpu.memory").filter(|_| partition.is_none());
     let ids =
         PciIds { vendor: NVIDIA, device: 0, subsystem_vendor: 0, subsystem_device: 0, class: None };
     let name = Some(name).filter(|name| !name.is_empty());

@@ -142,13 +142,13 @@ fn p5_one_layout_and_policy_per_combination_of_labels() {
         policies(&migration),
         [
             json!(["all-1g.10gb", "all-1g.10gb", {
-                "matchLabels": {MIG_LABEL: "all-1g.10gb"}, "matchExpressions": absent(PLUGIN_LABEL),
+                "matchLabels": {MIG_CONFIG_LABEL: "all-1g.10gb"}, "matchExpressions": absent(PLUGIN_CONFIG_LABEL),
             }]),
             json!(["all-1g.10gb-pair", "all-1g.10gb-pair", {
-                "matchLabels": {MIG_LABEL: "all-1g.10gb", PLUGIN_LABEL: "pair"},
+                "matchLabels": {MIG_CONFIG_LABEL: "all-1g.10gb", PLUGIN_CONFIG_LABEL: "pair"},
             }]),
             json!(["quad", "quad", {
-                "matchLabels": {PLUGIN_LABEL: "quad"}, "matchExpressions": absent(MIG_LABEL),
+                "matchLabels": {PLUGIN_CONFIG_LABEL: "quad"}, "matchExpressions": absent(MIG_CONFIG_LABEL),
             }]),
         ]
     );

@@ -79,6 +79,17 @@ impl Pool {
 
     /// Waits for the state of a policy, while the nodes apply their layouts within this budget.
     pub(super) async fn await_state(&mut self, name: &str, state: &str, budget: usize) -> Value {
+        self.await_status(name, budget, |status| status["state"] == state).await
+    }
+
+    /// Waits for the status of a policy, while the nodes apply their layouts within this budget. A state that ends by itself can
+    /// be missed, because the controller continues while the nodes report.
+    pub(super) async fn await_status(
+        &mut self,
+        name: &str,
+        budget: usize,
+        is_reached: impl Fn(&Value) -> bool,
+    ) -> Value {
         let policies = self.api.client();
         let path = format!("/apis/octavo.dev/v1alpha1/acceleratorpolicies/{name}");
         let read = async || {
@@ -87,13 +98,29 @@ impl Pool {
             let policy: Value = policies.request(request).await.unwrap();
             policy
         };
-        let what = format!("policy {name} is {state}");
+        let what = format!("the status of policy {name}");
         let is_reached = |policy: &Value| {
-            let generation = &policy["metadata"]["generation"];
-            policy["status"]["state"] == state
-                && policy["status"]["observedGeneration"] == *generation
+            let (generation, status) = (&policy["metadata"]["generation"], &policy["status"]);
+            status["observedGeneration"] == *generation && is_reached(status)
         };
         until_async(&what, read, is_reached).await["status"].clone()
+    }
+
+    /// Waits until this number of nodes have a layout that is not applied. No node applies its layout meanwhile.
+    pub(super) async fn await_unavailable(&self, count: usize) {
+        let read = async || self.nodes().await.iter().filter(|node| !is_applied(node)).count();
+        until_async("unavailable nodes", read, |unavailable| *unavailable == count).await;
+    }
+
+    /// Waits until the policy has events with all these reasons. The controller creates them after it has written the status.
+    pub(super) fn await_events(&self, policy: &str, reasons: &[&str]) {
+        let selector = format!("--field-selector=involvedObject.name={policy}");
+        let get = ["get", "events", &selector, "-o=jsonpath={.items[*].reason}"];
+        until(
+            "events",
+            || self.api.kubectl(&get),
+            |events| reasons.iter().all(|reason| events.split(' ').any(|one| one == *reason)),
+        );
     }
 
     pub(super) async fn nodes(&self) -> Vec<Node> {
@@ -230,7 +257,7 @@ fn report(node: &Node) -> Value {
     text.map_or(Value::Null, |text| serde_json::from_str(text).unwrap())
 }
 
-fn is_applied(node: &Node) -> bool {
+pub(super) fn is_applied(node: &Node) -> bool {
     label(node, LAYOUT)
         .is_none_or(|layout| report(node)["layout"] == layout && report(node)["state"] == "applied")
 }

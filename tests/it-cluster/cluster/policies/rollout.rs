@@ -3,12 +3,14 @@
 use serde_json::json;
 
 use super::rig::{LAYOUT, Pool, await_deletion, label, spec};
+use crate::cluster::Api;
 
 #[tokio::test]
 async fn p5_policy_is_rolled_out_within_its_budget_and_stops_and_rolls_back() {
     let mut pool = Pool::new(30).await;
     let _aggregator = pool.aggregator();
     pool.apply("serving", &spec("serving", &json!({"maxUnavailable": "10%"})));
+    pool.await_unavailable(3).await;
     let status = pool.await_state("serving", "Complete", 3).await;
     assert_eq!(
         (&status["nodes"]["selected"], &status["nodes"]["applied"]),
@@ -16,37 +18,19 @@ async fn p5_policy_is_rolled_out_within_its_budget_and_stops_and_rolls_back() {
     );
     assert_eq!(pool.largest, 3);
     pool.check_records().await;
-    let events = pool.api.kubectl(&[
-        "get",
-        "events",
-        "--field-selector=involvedObject.name=serving",
-        "-o=jsonpath={.items[*].reason}",
-    ]);
-    assert!(events.contains("RollingOut") && events.contains("Complete"), "{events}");
+    pool.await_events("serving", &["RollingOut", "Complete"]);
 
     // An idle policy is not written while the controller works on another one.
-    let version = || {
-        pool.api.kubectl(&[
-            "get",
-            "acceleratorpolicy",
-            "serving",
-            "-o=jsonpath={.metadata.resourceVersion}",
-        ])
+    let version = |api: &Api| {
+        let path = "-o=jsonpath={.metadata.resourceVersion}";
+        api.kubectl(&["get", "acceleratorpolicy", "serving", path])
     };
-    let (before, changes) = (version(), pool.requests("patch", "nodes"));
+    let (before, changes) = (version(&pool.api), pool.requests("patch", "nodes"));
     let mut other = spec("training", &json!({}));
     other["nodeSelector"] = json!({"matchLabels": {"pool": "none"}});
     pool.apply("other", &other);
     pool.await_state("other", "Complete", 0).await;
-    let version = || {
-        pool.api.kubectl(&[
-            "get",
-            "acceleratorpolicy",
-            "serving",
-            "-o=jsonpath={.metadata.resourceVersion}",
-        ])
-    };
-    assert_eq!((version(), pool.requests("patch", "nodes")), (before, changes));
+    assert_eq!((version(&pool.api), pool.requests("patch", "nodes")), (before, changes));
 
     // The third failing node stops the roll-out.
     pool.failing = ["gpu-001", "gpu-003", "gpu-005"].map(str::to_owned).into();
@@ -65,10 +49,12 @@ async fn p5_policy_is_rolled_out_within_its_budget_and_stops_and_rolls_back() {
         "serving",
         &spec("training", &json!({"maxUnavailable": 2, "onFailure": "RollBack"})),
     );
-    pool.await_state("serving", "RollingBack", 2).await;
+    let is_stopped = |status: &serde_json::Value| status["stop"]["reason"] == "TooManyFailures";
+    pool.await_status("serving", 2, is_stopped).await;
     pool.failing.clear();
     let status = pool.await_state("serving", "RolledBack", 2).await;
-    assert_eq!(status["stop"]["reason"], "TooManyFailures");
+    assert!(is_stopped(&status), "{status:#}");
+    pool.await_events("serving", &["RollingBack", "RolledBack"]);
     assert_eq!(pool.with_layout("serving").await.len(), 30);
     pool.check_records().await;
 }
