@@ -130,7 +130,7 @@ fn machine_sets(input: &Input) -> Result<Vec<MachineSet>, CliError> {
 }
 
 /// Reads rules of access.
-fn access_rules(input: &Input) -> Result<AccessRules, CliError> {
+pub(super) fn access_rules(input: &Input) -> Result<AccessRules, CliError> {
     let rules: AccessRules = input::yaml(input, "access rules", "access rules")?;
     let invalid = |source| CliError::document("access rules", input::place(input), source);
     rules.checked().map_err(invalid)

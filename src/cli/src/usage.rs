@@ -7,9 +7,10 @@ use octavo_fleet::usage::{UsageSum, UsageSummary};
 use octavo_model::id::TypeName;
 
 use super::fleet::absent_types;
+use super::generate::access_rules;
 use super::output::render;
 use super::text::{self, Cell, count_noun};
-use super::{CliError, Report, fleet};
+use super::{CliError, Exit, Report, fleet};
 use crate::settings::Colors;
 use crate::settings::fleet::OutputOptions;
 use crate::settings::usage::{UsageGrouping, UsageSettings};
@@ -18,6 +19,7 @@ const COUNTS: [&str; 4] = ["DEVICES", "PARTITIONS", "REPLICAS", "PODS"];
 
 /// Runs `octavo usage`.
 pub(super) async fn usage(settings: &UsageSettings, colors: Colors) -> Result<Report, CliError> {
+    let rules = settings.access_rules.as_ref().map(access_rules).transpose()?;
     let client = Client::connect(&settings.server).await?;
     let target = RequestPath::new("/api/v1/usage/summary");
     let mut summary: UsageSummary = client.get(&target).await?;
@@ -25,15 +27,24 @@ pub(super) async fn usage(settings: &UsageSettings, colors: Colors) -> Result<Re
     summary.items.retain(|one| {
         settings.matches(&one.namespace, one.type_name.as_ref().map(TypeName::as_str))
     });
+    let mut notes = notes(&summary, is_empty);
+    let types = summary.items.iter().filter_map(|one| one.type_name.as_ref());
+    let types = types.map(TypeName::as_str);
+    let unknown = absent_types::unknown(&client, &settings.types, types).await;
+    if let Some(rules) = rules.filter(|_| !summary.items.is_empty()) {
+        summary.items.retain(|one| !rules.allow(&one.namespace, one.type_name.as_ref()));
+        if summary.items.is_empty() {
+            notes.push("the access rules allow all of these allocations".to_owned());
+        }
+    }
+    let is_violated = settings.access_rules.is_some() && !summary.items.is_empty();
     let printed = settings.output;
     let mut names: Vec<&str> = summary.items.iter().map(|one| one.namespace.as_str()).collect();
     names.dedup();
     let text = || table(&summary.items, settings.by, printed, colors);
     let output = render(printed.format, &summary, names, text)?;
-    let types = summary.items.iter().filter_map(|one| one.type_name.as_ref());
-    let types = types.map(TypeName::as_str);
-    let unknown = absent_types::unknown(&client, &settings.types, types).await;
-    Ok(fleet::report(output, notes(&summary, is_empty), unknown))
+    let report = fleet::report(output, notes, unknown);
+    Ok(if is_violated { Report { exit: Exit::Changes, ..report } } else { report })
 }
 
 fn notes(summary: &UsageSummary, is_empty: bool) -> Vec<String> {

@@ -1,5 +1,7 @@
 //! Usage of a node and of the fleet.
 
+use std::fs;
+
 use axum::http::StatusCode;
 use octavo_model::quantity::Mebibytes;
 use octavo_model::reading::{MemoryUse, Percent};
@@ -244,6 +246,29 @@ fn give_much(aggregator: &Aggregator, node: &str) {
     aggregator.share(node, &SharingStatus::default(), &usage);
 }
 
+async fn access_rules_hide_allowed_allocations(server: &str) {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("rules.yaml");
+    let rules = |namespace: &str, types: &str| {
+        let head = "apiVersion: octavo.dev/v1\nkind: AccessRules\n";
+        fs::write(&path, format!("{head}namespaces: {{{namespace}: [{types}]}}\n")).unwrap();
+    };
+    let arguments = ["usage", "--no-headers", "--access-rules", path.to_str().unwrap()];
+    rules("team-b", "");
+    let (out, notes, code) = run_beside(server, &arguments).await;
+    assert_eq!(
+        (&*out, &*notes, code),
+        ("", "note: the access rules allow all of these allocations\n", Some(0))
+    );
+    // The devices of team-a have no type, so no rule allows them.
+    rules("team-a", "nvidia-a100-40gb");
+    let (out, notes, code) = run_beside(server, &arguments).await;
+    assert_eq!((&*out, &*notes, code), ("team-a  unknown  0  0  2  2\n", "", Some(3)));
+    rules("team-a", "A100");
+    let (out, notes, code) = run_beside(server, &arguments).await;
+    assert!(out.is_empty() && notes.contains("rules.yaml") && code == Some(1), "{notes}");
+}
+
 #[tokio::test]
 async fn octavo_usage_prints_usage_by_namespace_and_type() {
     let aggregator = Aggregator::of(&Machines::read().await);
@@ -271,6 +296,7 @@ team-a     unknown  0        0           2         2
     );
     let (out, notes, _) = run_beside(&server, &["usage", "--type", "nvidia-l4-24gb"]).await;
     assert_eq!((out.as_str(), notes.as_str()), ("", "note: no matching allocations\n"));
+    access_rules_hide_allowed_allocations(&server).await;
     aggregator.silence("gpu-1");
     let (_, notes, _) = run_beside(&server, &["usage"]).await;
     assert!(notes.contains("1 node stale"), "{notes}");

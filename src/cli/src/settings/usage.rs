@@ -1,9 +1,10 @@
 //! Settings of `octavo usage`: filter and grouping of allocations.
 
-use clap::{Args, ValueEnum};
+use clap::{Args, ValueEnum, ValueHint};
 use octavo_client::ServerSettings;
 
 use super::fleet::OutputOptions;
+use super::input::Input;
 
 /// Settings of `octavo usage`.
 #[derive(Debug, Clone, Args)]
@@ -15,6 +16,10 @@ pub struct UsageSettings {
     /// Show only this type; `unknown` for unidentified devices; repeat for several
     #[arg(long = "type", value_name = "TYPE", value_delimiter = ',')]
     pub types: Vec<String>,
+
+    /// Show only allocations that these rules of `octavo generate access` do not allow, and exit with 3 if there are any
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::AnyPath)]
+    pub access_rules: Option<Input>,
 
     /// Grouping of the table's rows; JSON and YAML always have both
     #[arg(long, value_name = "FIELD", default_value = "both")]
