@@ -246,6 +246,8 @@ impl SequenceNode {
             self.node.start();
             let answered = self.node.call(call, claim);
             self.node.arm(None);
+            // An agent that answered can be at the call that ends it.
+            self.node.kill();
             self.node.start();
             if let Some(Ok(_)) = answered {
                 return Ok(());
