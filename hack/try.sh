@@ -59,6 +59,13 @@ octavo top
 kubectl delete pod trainer
 kubectl wait node node-1 --for=jsonpath='{.metadata.labels.octavo\.dev/layout-state}'=applied --timeout=2m
 octavo availability
+# let a policy choose the layout of all nodes with a type, instead of node by node
+kubectl label node node-1 octavo.dev/layout-
+octavo policy apply -f hack/try/policy.yaml --yes
+kubectl wait acceleratorpolicy inference --for=condition=Complete --timeout=2m
+octavo policy status inference
+# delete the policy: its labels are removed, and the partitions stay
+kubectl delete acceleratorpolicy inference
 # in another terminal: forward the port of the web pages; Ctrl-C exits
 kubectl -n octavo-system port-forward service/octavo-aggregator 8443
 # read a web page with a token of the account octavo-reader

@@ -67,13 +67,14 @@ async fn commands_of_make_try_run_on_real_nodes() {
         "3g.40gb",
         "default/trainer",
         "blocked",
+        "policy inference created",
         "<!DOCTYPE html>",
     ] {
         assert!(shown.contains(expected), "no {expected:?} in\n{shown}");
     }
-    assert_eq!([site.geometry(0), site.geometry(1)], [["1g.10gb"; 7]; 2]);
+    assert_eq!([site.geometry(0), site.geometry(1)], [["3g.40gb"; 2]; 2]);
     site.reader.run_block("operations/upgrade.md", "uninstall", A100);
-    site.api().kubectl(&["label", "node", A100, "octavo.dev/layout-"]);
+    site.api().kubectl(&["delete", "crd", "acceleratorpolicies.octavo.dev"]);
     site.is_restored();
     let left = site.api().kubectl(&["get", "namespaces", "-o", "name"]);
     assert!(!left.contains(NAMESPACE), "{left}");
