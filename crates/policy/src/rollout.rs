@@ -92,7 +92,8 @@ impl<'a> Observation<'a> {
     pub(crate) fn candidates(&self, policy: &Policy, now: Timestamp) -> Vec<&'a PolicyNode<'a>> {
         let status = &policy.status;
         let is_changed = |node: &PolicyNode<'_>| node.record.of(&policy.uid).is_some();
-        let must_be_changed = status.stop.is_some();
+        // A rollback concerns the nodes that were changed.
+        let must_be_changed = status.stop.is_some() && !status.is_halted();
         let mut all: Vec<_> = self.managed.values().copied().collect();
         all.retain(|node| {
             let is_new = !status.is_updating(node.name());
@@ -260,34 +261,56 @@ pub(crate) fn extend(
     let budget = observed.budget();
     let status = &mut policy.status;
     let unavailable = observed.unavailable(status);
+    let (ready, not_ready) = ordered(candidates, &unavailable);
+    let count = joining(&ready, &unavailable, budget, status.updating.len());
+    status.updating.extend(names(ready.iter().take(count)));
+    if count < ready.len() {
+        let unavailable = unavailable.iter().map(|name| (*name).to_owned()).collect();
+        return Some(Obstacle::Budget { limit: budget, unavailable });
+    }
+    (!not_ready.is_empty()).then(|| Obstacle::NotReady(names(&not_ready)))
+}
+
+/// Nodes in an order.
+pub(crate) type Nodes<'a> = Vec<&'a PolicyNode<'a>>;
+
+/// Separates the candidates that are ready from the others, and puts those first that are unavailable anyway.
+pub(crate) fn ordered<'a>(
+    candidates: Nodes<'a>,
+    unavailable: &BTreeSet<&str>,
+) -> (Nodes<'a>, Nodes<'a>) {
+    let (mut ready, not_ready): (Vec<_>, Vec<_>) =
+        candidates.into_iter().partition(|node| node.is_ready());
+    ready.sort_by_key(|node| !unavailable.contains(node.name()));
+    (ready, not_ready)
+}
+
+/// Number of the first of these nodes that join a wave, which has `busy` nodes already.
+pub(crate) fn joining(
+    ready: &[&PolicyNode<'_>],
+    unavailable: &BTreeSet<&str>,
+    budget: usize,
+    busy: usize,
+) -> usize {
     let mut count = unavailable.len();
-    let mut not_ready = Vec::new();
-    let mut waiting = false;
-    // A node that is unavailable anyway costs nothing: a changed layout is often its remedy.
-    let (down, up): (Vec<_>, Vec<_>) =
-        candidates.into_iter().partition(|node| unavailable.contains(node.name()));
-    let ordered =
-        down.into_iter().map(|node| (node, 0)).chain(up.into_iter().map(|node| (node, 1)));
-    for (node, cost) in ordered {
-        if !node.is_ready() {
-            not_ready.push(node.name().to_owned());
-        } else if (cost > 0 && count >= budget) || status.updating.len() >= budget.min(MAX_WAVE) {
-            waiting = true;
-        } else {
-            count = count.saturating_add(cost);
-            status.updating.push(node.name().to_owned());
-        }
-    }
-    let names = || unavailable.iter().map(|name| (*name).to_owned()).collect();
-    if waiting {
-        return Some(Obstacle::Budget { limit: budget, unavailable: names() });
-    }
-    (!not_ready.is_empty()).then_some(Obstacle::NotReady(not_ready))
+    let free = budget.min(MAX_WAVE).saturating_sub(busy);
+    let nodes = ready.iter().take(free).take_while(|node| {
+        // A node that is unavailable anyway costs nothing: a changed layout is often its remedy.
+        let cost = usize::from(!unavailable.contains(node.name()));
+        count = count.saturating_add(cost);
+        cost == 0 || count <= budget
+    });
+    nodes.count()
+}
+
+/// Names of the nodes.
+pub(crate) fn names<'a>(nodes: impl IntoIterator<Item = &'a &'a PolicyNode<'a>>) -> Vec<String> {
+    nodes.into_iter().map(|node| node.name().to_owned()).collect()
 }
 
 fn obstacle(policy: &Policy, spec: &PolicySpec, now: Timestamp) -> Option<Obstacle> {
     let status = &policy.status;
-    if status.stop.as_ref().is_some_and(|stop| stop.action == StopAction::Pause) {
+    if status.is_halted() {
         return Some(Obstacle::Stopped);
     }
     if spec.rollout.paused {
