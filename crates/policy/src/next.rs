@@ -82,7 +82,7 @@ pub(crate) fn status(world: &World<'_>, policy: &Policy) -> (PolicyStatus, Optio
     let mut wake_at = None;
     let mut obstacle = None;
     if refusal.is_none() {
-        rollout::retarget(&mut after, world.now);
+        rollout::retarget(&mut after, world);
     } else if policy.status.stop.is_none() {
         // A stop ends with the next spec that is accepted.
         after.status.observed_generation = policy.generation;

@@ -71,7 +71,7 @@ impl PlannedNode {
 pub fn plan(world: &World<'_>, policy: &Policy) -> PolicyPlan {
     let refused = refusal(world, policy).map(String::from);
     let mut policy = policy.clone();
-    retarget(&mut policy, world.now);
+    retarget(&mut policy, world);
     let target = policy.clone();
     let Some(observed) = Observation::new(world, &target) else {
         return PolicyPlan { refused, ..PolicyPlan::default() };

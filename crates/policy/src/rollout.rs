@@ -114,13 +114,18 @@ fn needs_change(policy: &Policy, node: &PolicyNode<'_>, now: Timestamp) -> bool 
     policy.patch(node, now).is_some() || is_retry
 }
 
-/// Begins another roll-out if the spec, or a request for a rollback, demands it.
-pub(crate) fn retarget(policy: &mut Policy, now: Timestamp) {
+/// Begins another roll-out if the spec, a request for a rollback or a lost status demands it.
+pub(crate) fn retarget(policy: &mut Policy, world: &World<'_>) {
     let Ok(spec) = &policy.spec else { return };
     let content = Content::of(spec);
     let revision = content.revision();
     let limit = usize::try_from(spec.revision_history_limit.max(1)).unwrap_or(1);
+    let recorded = world.last_rollout(policy);
     let status = &mut policy.status;
+    // The status names a roll-out before the records do, so a later record means that the status was lost. A controller with an
+    // outdated view of the policy comes to the same result, but the API server refuses its status.
+    let is_lost = recorded > status.rollout;
+    status.rollout = status.rollout.max(recorded);
     let is_new_spec = status.observed_generation != policy.generation;
     let ends_stop = is_new_spec && status.stop.is_some();
     if ends_stop || (status.stop.is_none() && status.revision != revision) {
@@ -128,9 +133,12 @@ pub(crate) fn retarget(policy: &mut Policy, now: Timestamp) {
         let is_known = |one: &&Revision| one.revision == revision;
         let complete = status.revisions.iter().find(is_known).is_some_and(|one| one.complete);
         status.revisions.retain(|one| one.revision != revision);
-        let first = Revision { revision: revision.clone(), time: now, complete, content };
+        let first = Revision { revision: revision.clone(), time: world.now, complete, content };
         status.revisions.insert(0, first);
         status.revisions.truncate(limit);
+        begin(status, revision);
+    } else if is_lost && !status.is_halted() {
+        let revision = std::mem::take(&mut status.revision);
         begin(status, revision);
     }
     status.observed_generation = policy.generation;
@@ -150,7 +158,8 @@ pub(crate) fn retarget(policy: &mut Policy, now: Timestamp) {
     }
 }
 
-/// Begins the roll-out of a revision. Failed nodes join its first wave: they are unavailable until they have it.
+/// Begins the roll-out of a revision, with a number that no record has. Failed nodes join its first wave: they are unavailable until they
+/// have it.
 fn begin(status: &mut PolicyStatus, revision: String) {
     status.revision = revision;
     status.rollout = status.rollout.saturating_add(1);

@@ -6,7 +6,7 @@ use serde_json::json;
 use super::cluster::world;
 use super::cluster::{Cluster, Controller, Fate, spec};
 use crate::record::LAYOUT_LABEL;
-use crate::{PolicyPlan, plan};
+use crate::{PolicyPlan, PolicyStatus, plan};
 
 #[test]
 fn p5_roll_out_reaches_every_node_within_its_budget() {
@@ -138,6 +138,47 @@ fn p5_node_with_a_manual_layout_is_left_alone_or_adopted() {
     cluster.label("node-02", LAYOUT_LABEL, None);
     cluster.settle();
     assert_eq!(cluster.layouts(), [Some("mine"), Some("serving"), Some("serving")]);
+}
+
+#[test]
+fn p5_lost_status_is_followed_by_a_roll_out_with_a_later_number() {
+    let mut cluster = Cluster::new(3);
+    for layout in ["serving", "training", "serving"] {
+        cluster.apply("a", spec(layout, json!({})));
+        cluster.settle();
+    }
+    let status = cluster.policies["a"].status.clone();
+    let lose = |cluster: &mut Cluster, status: PolicyStatus| {
+        cluster.edit("a", |policy| policy.status = status);
+    };
+    // In the middle of a roll-out, without any status.
+    cluster.apply("a", spec("training", json!({})));
+    for _minute in 0..2 {
+        while Controller::new(&cluster).work(&mut cluster, 1) > 0 {}
+        cluster.tick();
+    }
+    lose(&mut cluster, PolicyStatus::default());
+    cluster.settle();
+    assert_eq!(cluster.layouts(), [Some("training"); 3]);
+    assert_eq!(cluster.state("a"), "Complete");
+    assert!(cluster.policies["a"].status.rollout > status.rollout);
+    // A status of an earlier time, and a node that still differs.
+    lose(&mut cluster, PolicyStatus { observed_generation: 4, ..status });
+    cluster.apply("a", spec("serving", json!({})));
+    cluster.settle();
+    assert_eq!(cluster.layouts(), [Some("serving"); 3]);
+    let old = PolicyStatus { rollout: 1, ..cluster.policies["a"].status.clone() };
+    lose(&mut cluster, old);
+    cluster.join("node-03", Fate::Applies(1));
+    cluster.label("node-00", LAYOUT_LABEL, None);
+    cluster.settle();
+    assert_eq!(cluster.layouts(), [Some("serving"); 4]);
+    assert_eq!(cluster.state("a"), "Complete");
+    // Nodes that leave the selector are released, whatever their number.
+    lose(&mut cluster, PolicyStatus::default());
+    cluster.label("node-01", "pool", Some("b"));
+    cluster.settle();
+    assert_eq!(cluster.machines["node-01"].node.policy_record, None);
 }
 
 #[test]
