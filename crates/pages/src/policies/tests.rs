@@ -120,8 +120,10 @@ async fn p5_list_shows_progress_and_what_a_policy_waits_for() {
     {
         assert!(page.contains(part), "{part}: {page}");
     }
-    let overview = text(get(&view, "/search?q=infer").await).await;
-    assert!(overview.contains("<a data-row href=\"/policies/inference\">"), "{overview}");
+    for query in ["infer", "FEREN"] {
+        let found = text(get(&view, &format!("/search?q={query}")).await).await;
+        assert!(found.contains("<a data-row href=\"/policies/inference\">"), "{query}: {found}");
+    }
 }
 
 #[tokio::test]
