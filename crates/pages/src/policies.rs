@@ -16,6 +16,7 @@ use octavo_policy::document::{PolicyRow, PolicySource};
 use octavo_policy::record::Record;
 use octavo_policy::{NodeCounts, PolicyState};
 use octavo_store::policies::{PolicyView, documents};
+use octavo_store::search::is_match;
 use octavo_store::view::FleetView;
 
 use super::address::encoded;
@@ -114,10 +115,10 @@ pub(super) fn unfinished(view: &FleetView) -> Vec<Row> {
     rows.take(MAX_UNFINISHED).map(Row::of).collect()
 }
 
-/// Policies whose names contain a text, with layout and state.
+/// Policies whose names match a text, with layout and state.
 pub(super) fn matching(view: &FleetView, text: &str) -> Vec<Row> {
     let list = documents::list(view.policies());
-    list.items.iter().filter(|row| row.name.contains(text)).map(Row::of).collect()
+    list.items.iter().filter(|row| is_match(&row.name, text)).map(Row::of).collect()
 }
 
 /// Address of a policy.

@@ -19,6 +19,14 @@ pub(crate) enum Refusal {
     Infeasible(String),
 }
 
+impl From<Refusal> for String {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::Invalid(why) | Refusal::Infeasible(why) => why,
+        }
+    }
+}
+
 /// Result of an evaluation.
 #[derive(Debug)]
 pub(crate) struct Summary<'a> {

@@ -115,8 +115,6 @@ pub struct PolicyPlanDocument {
     pub exists: bool,
     /// Reason why the data may be outdated or incomplete; absent if it is not.
     pub notice: Option<String>,
-    /// Layout of the policy.
-    pub layout: Option<String>,
     /// The waves.
     #[serde(flatten)]
     pub rollout: PolicyPlan,

@@ -5,7 +5,7 @@ use octavo_model::text::{count_noun, first_names, format_age_short};
 use octavo_model::tone::Tone;
 
 use crate::document::{PolicyDetail, PolicyPlanDocument, PolicySource};
-use crate::status::{Content, NodeCounts};
+use crate::status::{Content, NodeCounts, StopAction};
 
 /// Width of a bar in characters.
 const BAR_WIDTH: u32 = 24;
@@ -85,9 +85,15 @@ pub fn plan(plan: &PolicyPlanDocument) -> Vec<Fact> {
     let (rollout, capacity) = (&plan.rollout, &plan.capacity);
     let new = if plan.exists { "" } else { " (new)" };
     let mut facts = vec![Fact::new("Policy", format!("{}{new}", plan.name))];
-    facts.extend(plan.layout.iter().map(|layout| Fact::new("Layout", layout.as_str())));
+    facts.extend(rollout.layout.iter().map(|layout| Fact::new("Layout", layout.as_str())));
     let refused = rollout.refused.iter();
     facts.extend(refused.map(|why| Fact::new("Refused", why.as_str()).with_tone(Tone::Bad)));
+    facts.extend(rollout.stop.iter().map(|stop| match stop.action {
+        StopAction::Pause => Fact::new("Stopped", stop.message.as_str()).with_tone(Tone::Bad),
+        StopAction::RollBack | StopAction::Remove => {
+            Fact::new("Rolls back", stop.message.as_str()).with_tone(Tone::Warning)
+        }
+    }));
     facts.extend(plan.infeasible.iter().map(|one| {
         let nodes = count_noun(one.nodes, "node", "nodes");
         let text = format!("{} ({nodes}): {}", one.types.join(", "), one.reason);
@@ -95,13 +101,14 @@ pub fn plan(plan: &PolicyPlanDocument) -> Vec<Fact> {
     }));
     let selected = count_noun(rollout.selected, "node", "nodes");
     facts.push(Fact::new("Nodes", format!("{selected} selected, {} unchanged", rollout.unchanged)));
-    for (name, nodes) in [
-        ("Overridden", &rollout.overridden),
-        ("Conflicting", &rollout.conflicting),
-        ("Unavailable", &rollout.unavailable),
+    for (name, nodes, tone) in [
+        ("Updating", &rollout.updating, Tone::Neutral),
+        ("Overridden", &rollout.overridden, Tone::Warning),
+        ("Conflicting", &rollout.conflicting, Tone::Warning),
+        ("Unavailable", &rollout.unavailable, Tone::Warning),
     ] {
         if !nodes.is_empty() {
-            facts.push(Fact::new(name, first_names(nodes, MAX_NAMES)).with_tone(Tone::Warning));
+            facts.push(Fact::new(name, first_names(nodes, MAX_NAMES)).with_tone(tone));
         }
     }
     let changing: usize = rollout.waves.iter().map(Vec::len).sum();

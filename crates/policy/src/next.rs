@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use crate::conditions;
 use crate::node::Progress;
 use crate::rollout::{self, Observation, Obstacle};
-use crate::status::{PolicyStatus, StopAction};
+use crate::status::PolicyStatus;
 use crate::validation;
 use crate::world::{Policy, World};
 
@@ -82,7 +82,7 @@ pub(crate) fn status(world: &World<'_>, policy: &Policy) -> (PolicyStatus, Optio
     let mut wake_at = None;
     let mut obstacle = None;
     if refusal.is_none() {
-        rollout::retarget(&mut after, world.now);
+        rollout::retarget(&mut after, world);
     } else if policy.status.stop.is_none() {
         // A stop ends with the next spec that is accepted.
         after.status.observed_generation = policy.generation;
@@ -103,7 +103,7 @@ pub(crate) fn status(world: &World<'_>, policy: &Policy) -> (PolicyStatus, Optio
 }
 
 /// Reason why the spec is not carried out.
-fn refusal(world: &World<'_>, policy: &Policy) -> Option<conditions::Refusal> {
+pub(crate) fn refusal(world: &World<'_>, policy: &Policy) -> Option<conditions::Refusal> {
     if let Some(why) = validation::invalid(&policy.spec) {
         return Some(conditions::Refusal::Invalid(why));
     }
@@ -145,10 +145,8 @@ fn advance(world: &World<'_>, policy: &Policy, decision: &mut Decision) {
         decision.steps.push(Step::WriteStatus { policy: name(), status: Box::new(status) });
         return;
     }
-    let is_stopped =
-        policy.status.stop.as_ref().is_some_and(|stop| stop.action == StopAction::Pause);
     let is_paused = policy.spec.as_ref().is_ok_and(|spec| spec.rollout.paused);
-    let is_halted = is_stopped || is_paused || refusal(world, policy).is_some();
+    let is_halted = policy.status.is_halted() || is_paused || refusal(world, policy).is_some();
     for node in world.nodes.values() {
         let must_release = World::must_release(policy, node);
         if (must_release || !is_halted) && world.patch(policy, node).is_some() {

@@ -1,21 +1,28 @@
 //! Preview of a roll-out: its waves, if every node applies the layout.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 use utoipa::ToSchema;
 
+use crate::next::refusal;
 use crate::node::PolicyNode;
-use crate::rollout::{Observation, retarget};
-use crate::validation;
-use crate::world::{Policy, Relation, World};
+use crate::rollout::{self, Nodes, Observation, retarget};
+use crate::status::Stop;
+use crate::world::{Policy, Relation, Target, World};
 
 /// Preview of a roll-out.
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PolicyPlan {
+    /// Layout that the nodes get: that of the spec, or that of the earlier revision during a rollback.
+    pub layout: Option<String>,
     /// Reason why the policy is refused; nothing changes then.
     pub refused: Option<String>,
+    /// Stop of the roll-out. With the action Pause, nothing changes until the spec changes.
+    pub stop: Option<Stop>,
     /// Number of selected nodes.
     pub selected: usize,
     /// Largest number of nodes that are unavailable at the same time.
@@ -24,9 +31,12 @@ pub struct PolicyPlan {
     pub unavailable: Vec<String>,
     /// Nodes that already have the revision.
     pub unchanged: usize,
+    /// Nodes that have the revision, but whose layout is not applied yet. The plan assumes that they apply it.
+    #[serde(default)]
+    pub updating: Vec<String>,
     /// The waves in their order.
     pub waves: Vec<Vec<PlannedNode>>,
-    /// Nodes that wait, because they are not ready or because the budget is used up.
+    /// Nodes that wait, because they are not ready, because the budget is used up, or because the roll-out is stopped.
     pub waiting: Vec<PlannedNode>,
     /// Nodes whose layout another user or program chose.
     pub overridden: Vec<String>,
@@ -57,47 +67,95 @@ impl PlannedNode {
     }
 }
 
-/// Plans the roll-out of a policy, stored or not. Windows, pauses and failures are not part of it.
+/// Plans the roll-out of a policy, stored or not, with the rules of the controller. Windows, pauses and failures are not part of it.
 pub fn plan(world: &World<'_>, policy: &Policy) -> PolicyPlan {
+    let refused = refusal(world, policy).map(String::from);
     let mut policy = policy.clone();
-    let refused =
-        validation::invalid(&policy.spec).or_else(|| world.infeasible.get(&policy.name).cloned());
-    retarget(&mut policy, world.now);
+    retarget(&mut policy, world);
     let target = policy.clone();
     let Some(observed) = Observation::new(world, &target) else {
         return PolicyPlan { refused, ..PolicyPlan::default() };
     };
+    let candidates = observed.candidates(&policy, world.now);
+    let current = policy.status.updating.iter();
+    let current: Vec<_> =
+        current.filter_map(|name| observed.managed.get(name.as_str()).copied()).collect();
+    let changed = candidates.len().saturating_add(current.len());
+    let unchanged = observed.managed.len().saturating_sub(changed);
+    // Nodes of the current wave are changed without waiting for the budget.
+    let (begun, first): (Vec<_>, Vec<_>) =
+        current.into_iter().partition(|node| policy.patch(node, world.now).is_none());
+    let unavailable = observed.unavailable(&policy.status);
+    let mut schedule = Schedule { unavailable, ..Schedule::default() };
+    if refused.is_some() || policy.status.is_halted() {
+        schedule.waiting.extend(first.into_iter().chain(candidates));
+    } else {
+        schedule.fill((&begun, first), candidates, observed.budget());
+    }
     let named = |wanted: Relation| {
         let all = observed.others.iter().filter(move |(_, relation)| *relation == wanted);
         all.map(|(node, _)| node.name().to_owned()).collect()
     };
-    let candidates = observed.candidates(&policy, world.now);
-    let budget = observed.budget();
-    let (ready, waiting): (Vec<&PolicyNode<'_>>, Vec<_>) =
-        candidates.iter().copied().partition(|node| node.is_ready());
-    let unavailable = observed.unavailable(&policy.status).into_iter();
-    let unavailable: Vec<String> = unavailable
-        .filter(|name| ready.iter().all(|node| node.name() != *name))
-        .map(str::to_owned)
-        .collect();
-    let slots = budget.saturating_sub(unavailable.len());
-    let mut waiting: Vec<PlannedNode> = waiting.into_iter().map(PlannedNode::of).collect();
-    let ready = ready.into_iter().map(PlannedNode::of);
-    let waves = if slots == 0 || refused.is_some() {
-        waiting.extend(ready);
-        Vec::new()
-    } else {
-        ready.collect::<Vec<_>>().chunks(slots).map(<[PlannedNode]>::to_vec).collect()
+    let layout = match policy.target() {
+        Some(Target::Content(content)) => content.layout.clone(),
+        Some(Target::Nothing) | None => None,
     };
     PolicyPlan {
+        layout,
         refused,
         selected: observed.selected().count(),
-        max_unavailable: budget,
-        unavailable,
-        unchanged: observed.managed.len().saturating_sub(candidates.len()),
-        waves,
-        waiting,
+        max_unavailable: observed.budget(),
+        unavailable: schedule.unavailable.into_iter().map(str::to_owned).collect(),
+        unchanged,
+        updating: rollout::names(&begun),
+        waves: schedule.waves.iter().map(|wave| planned(wave)).collect(),
+        waiting: planned(&schedule.waiting),
         overridden: named(Relation::Overridden),
         conflicting: named(Relation::Conflicting),
+        stop: policy.status.stop,
+    }
+}
+
+fn planned(nodes: &[&PolicyNode<'_>]) -> Vec<PlannedNode> {
+    nodes.iter().map(|node| PlannedNode::of(node)).collect()
+}
+
+/// Waves of a plan, and the nodes that are in none.
+#[derive(Debug, Default)]
+struct Schedule<'a> {
+    waves: Vec<Nodes<'a>>,
+    waiting: Nodes<'a>,
+    /// Names of unavailable nodes that no wave changes.
+    unavailable: BTreeSet<&'a str>,
+}
+
+impl<'a> Schedule<'a> {
+    /// Divides the candidates into waves. `first` is the beginning of the first wave, during which changes that have begun end.
+    fn fill(
+        &mut self,
+        (begun, first): (&Nodes<'a>, Nodes<'a>),
+        candidates: Nodes<'a>,
+        budget: usize,
+    ) {
+        let (ready, not_ready) = rollout::ordered(candidates, &self.unavailable);
+        let mut rest = ready.as_slice();
+        let mut busy = begun.len().saturating_add(first.len());
+        let mut wave = first;
+        loop {
+            let count = rollout::joining(rest, &self.unavailable, budget, busy);
+            let (joining, later) = rest.split_at_checked(count).unwrap_or((rest, &[]));
+            wave.extend(joining);
+            if wave.is_empty() && busy == 0 {
+                break;
+            }
+            for node in begun.iter().chain(&wave) {
+                self.unavailable.remove(node.name());
+            }
+            if !wave.is_empty() {
+                self.waves.push(std::mem::take(&mut wave));
+            }
+            (busy, rest) = (0, later);
+        }
+        self.waiting.extend(not_ready.iter().chain(rest));
     }
 }

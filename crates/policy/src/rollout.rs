@@ -92,7 +92,8 @@ impl<'a> Observation<'a> {
     pub(crate) fn candidates(&self, policy: &Policy, now: Timestamp) -> Vec<&'a PolicyNode<'a>> {
         let status = &policy.status;
         let is_changed = |node: &PolicyNode<'_>| node.record.of(&policy.uid).is_some();
-        let must_be_changed = status.stop.is_some();
+        // A rollback concerns the nodes that were changed.
+        let must_be_changed = status.stop.is_some() && !status.is_halted();
         let mut all: Vec<_> = self.managed.values().copied().collect();
         all.retain(|node| {
             let is_new = !status.is_updating(node.name());
@@ -113,13 +114,18 @@ fn needs_change(policy: &Policy, node: &PolicyNode<'_>, now: Timestamp) -> bool 
     policy.patch(node, now).is_some() || is_retry
 }
 
-/// Begins another roll-out if the spec, or a request for a rollback, demands it.
-pub(crate) fn retarget(policy: &mut Policy, now: Timestamp) {
+/// Begins another roll-out if the spec, a request for a rollback or a lost status demands it.
+pub(crate) fn retarget(policy: &mut Policy, world: &World<'_>) {
     let Ok(spec) = &policy.spec else { return };
     let content = Content::of(spec);
     let revision = content.revision();
     let limit = usize::try_from(spec.revision_history_limit.max(1)).unwrap_or(1);
+    let recorded = world.last_rollout(policy);
     let status = &mut policy.status;
+    // The status names a roll-out before the records do, so a later record means that the status was lost. A controller with an
+    // outdated view of the policy comes to the same result, but the API server refuses its status.
+    let is_lost = recorded > status.rollout;
+    status.rollout = status.rollout.max(recorded);
     let is_new_spec = status.observed_generation != policy.generation;
     let ends_stop = is_new_spec && status.stop.is_some();
     if ends_stop || (status.stop.is_none() && status.revision != revision) {
@@ -127,9 +133,12 @@ pub(crate) fn retarget(policy: &mut Policy, now: Timestamp) {
         let is_known = |one: &&Revision| one.revision == revision;
         let complete = status.revisions.iter().find(is_known).is_some_and(|one| one.complete);
         status.revisions.retain(|one| one.revision != revision);
-        let first = Revision { revision: revision.clone(), time: now, complete, content };
+        let first = Revision { revision: revision.clone(), time: world.now, complete, content };
         status.revisions.insert(0, first);
         status.revisions.truncate(limit);
+        begin(status, revision);
+    } else if is_lost && !status.is_halted() {
+        let revision = std::mem::take(&mut status.revision);
         begin(status, revision);
     }
     status.observed_generation = policy.generation;
@@ -149,7 +158,8 @@ pub(crate) fn retarget(policy: &mut Policy, now: Timestamp) {
     }
 }
 
-/// Begins the roll-out of a revision. Failed nodes join its first wave: they are unavailable until they have it.
+/// Begins the roll-out of a revision, with a number that no record has. Failed nodes join its first wave: they are unavailable until they
+/// have it.
 fn begin(status: &mut PolicyStatus, revision: String) {
     status.revision = revision;
     status.rollout = status.rollout.saturating_add(1);
@@ -260,34 +270,56 @@ pub(crate) fn extend(
     let budget = observed.budget();
     let status = &mut policy.status;
     let unavailable = observed.unavailable(status);
+    let (ready, not_ready) = ordered(candidates, &unavailable);
+    let count = joining(&ready, &unavailable, budget, status.updating.len());
+    status.updating.extend(names(ready.iter().take(count)));
+    if count < ready.len() {
+        let unavailable = unavailable.iter().map(|name| (*name).to_owned()).collect();
+        return Some(Obstacle::Budget { limit: budget, unavailable });
+    }
+    (!not_ready.is_empty()).then(|| Obstacle::NotReady(names(&not_ready)))
+}
+
+/// Nodes in an order.
+pub(crate) type Nodes<'a> = Vec<&'a PolicyNode<'a>>;
+
+/// Separates the candidates that are ready from the others, and puts those first that are unavailable anyway.
+pub(crate) fn ordered<'a>(
+    candidates: Nodes<'a>,
+    unavailable: &BTreeSet<&str>,
+) -> (Nodes<'a>, Nodes<'a>) {
+    let (mut ready, not_ready): (Vec<_>, Vec<_>) =
+        candidates.into_iter().partition(|node| node.is_ready());
+    ready.sort_by_key(|node| !unavailable.contains(node.name()));
+    (ready, not_ready)
+}
+
+/// Number of the first of these nodes that join a wave, which has `busy` nodes already.
+pub(crate) fn joining(
+    ready: &[&PolicyNode<'_>],
+    unavailable: &BTreeSet<&str>,
+    budget: usize,
+    busy: usize,
+) -> usize {
     let mut count = unavailable.len();
-    let mut not_ready = Vec::new();
-    let mut waiting = false;
-    // A node that is unavailable anyway costs nothing: a changed layout is often its remedy.
-    let (down, up): (Vec<_>, Vec<_>) =
-        candidates.into_iter().partition(|node| unavailable.contains(node.name()));
-    let ordered =
-        down.into_iter().map(|node| (node, 0)).chain(up.into_iter().map(|node| (node, 1)));
-    for (node, cost) in ordered {
-        if !node.is_ready() {
-            not_ready.push(node.name().to_owned());
-        } else if (cost > 0 && count >= budget) || status.updating.len() >= budget.min(MAX_WAVE) {
-            waiting = true;
-        } else {
-            count = count.saturating_add(cost);
-            status.updating.push(node.name().to_owned());
-        }
-    }
-    let names = || unavailable.iter().map(|name| (*name).to_owned()).collect();
-    if waiting {
-        return Some(Obstacle::Budget { limit: budget, unavailable: names() });
-    }
-    (!not_ready.is_empty()).then_some(Obstacle::NotReady(not_ready))
+    let free = budget.min(MAX_WAVE).saturating_sub(busy);
+    let nodes = ready.iter().take(free).take_while(|node| {
+        // A node that is unavailable anyway costs nothing: a changed layout is often its remedy.
+        let cost = usize::from(!unavailable.contains(node.name()));
+        count = count.saturating_add(cost);
+        cost == 0 || count <= budget
+    });
+    nodes.count()
+}
+
+/// Names of the nodes.
+pub(crate) fn names<'a>(nodes: impl IntoIterator<Item = &'a &'a PolicyNode<'a>>) -> Vec<String> {
+    nodes.into_iter().map(|node| node.name().to_owned()).collect()
 }
 
 fn obstacle(policy: &Policy, spec: &PolicySpec, now: Timestamp) -> Option<Obstacle> {
     let status = &policy.status;
-    if status.stop.as_ref().is_some_and(|stop| stop.action == StopAction::Pause) {
+    if status.is_halted() {
         return Some(Obstacle::Stopped);
     }
     if spec.rollout.paused {

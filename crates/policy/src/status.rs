@@ -256,6 +256,11 @@ impl PolicyStatus {
         self.updating.iter().any(|name| name == node)
     }
 
+    /// Returns whether the roll-out is stopped without a rollback, so that no node is changed.
+    pub fn is_halted(&self) -> bool {
+        self.stop.as_ref().is_some_and(|stop| stop.action == StopAction::Pause)
+    }
+
     /// The condition of this type.
     pub fn condition(&self, kind: &str) -> Option<&Condition> {
         self.conditions.iter().find(|one| one.kind == kind)

@@ -135,6 +135,12 @@ impl World<'_> {
             .filter(move |other| other.uid != policy.uid && other.selects(node.node))
     }
 
+    /// Number of the last roll-out that a record of the policy names; 0 without a record.
+    pub(crate) fn last_rollout(&self, policy: &Policy) -> i64 {
+        let records = self.nodes.values().filter_map(|node| node.record.of(&policy.uid));
+        records.map(|record| record.rollout).max().unwrap_or_default()
+    }
+
     /// Returns whether the policy must remove its record from the node: it is being deleted, or no longer selects the node.
     pub(crate) fn must_release(policy: &Policy, node: &PolicyNode<'_>) -> bool {
         // An unreadable spec selects nothing, but its nodes stay as they are.
@@ -146,7 +152,8 @@ impl World<'_> {
     ///
     /// The controller calls it with the node that it has just read, so a decision about an older state has no effect.
     pub fn patch(&self, policy: &Policy, node: &PolicyNode<'_>) -> Option<NodePatch> {
-        // A later roll-out changed the node, so this view of the policy is outdated. A deletion is final.
+        // A later roll-out changed the node, so this view of the policy is outdated, or its status was lost and the next status has
+        // a later number. A deletion is final.
         let is_later = |record: &NodeRecord| record.rollout > policy.status.rollout;
         if !policy.is_deleting && node.record.of(&policy.uid).is_some_and(is_later) {
             return None;

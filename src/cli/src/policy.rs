@@ -118,3 +118,54 @@ async fn history(settings: &PolicyHistorySettings, colors: Colors) -> Result<Rep
     let output = render(printed.format, revisions, names, text)?;
     Ok(Report::with_notes(output, detail.notice.as_slice(), Exit::Done))
 }
+
+#[cfg(test)]
+mod tests {
+    use octavo_fleet::node_plan::NodePlanTotals;
+    use octavo_policy::document::RolloutCapacity;
+    use octavo_policy::{PlannedNode, PolicyPlan, Stop, StopAction, StopReason};
+
+    use super::*;
+    use crate::settings::Headers;
+    use crate::settings::fleet::FleetFormat;
+
+    #[test]
+    fn p5_plan_of_a_stopped_policy_names_the_reason_and_the_waiting_nodes() {
+        let stop = Stop {
+            reason: StopReason::TooManyFailures,
+            action: StopAction::Pause,
+            revision: "3f1c09ab42".to_owned(),
+            message: "1 node failed; gpu-1: failed: -".to_owned(),
+        };
+        let waiting = PlannedNode { name: "gpu-2".to_owned(), layout: None, in_use: None };
+        let mut plan = PolicyPlanDocument {
+            api_version: String::new(),
+            kind: String::new(),
+            name: "a".to_owned(),
+            exists: true,
+            notice: None,
+            rollout: PolicyPlan {
+                stop: Some(stop),
+                selected: 3,
+                updating: vec!["gpu-0".to_owned()],
+                waiting: vec![waiting],
+                ..PolicyPlan::default()
+            },
+            infeasible: Vec::new(),
+            totals: NodePlanTotals::default(),
+            nodes: Vec::new(),
+            more_nodes: 0,
+            capacity: RolloutCapacity::default(),
+            duration: None,
+        };
+        let printed = OutputOptions { format: FleetFormat::Table, headers: Headers::Shown };
+        let text = table::plan(&plan, printed, Colors::Off);
+        for expected in ["Stopped", "1 node failed; gpu-1", "Updating", "gpu-0", "gpu-2"] {
+            assert!(text.contains(expected), "{expected}: {text}");
+        }
+        assert_eq!(exit(&plan), Exit::Blocked);
+        plan.rollout.stop.as_mut().unwrap().action = StopAction::RollBack;
+        let text = table::plan(&plan, printed, Colors::Off);
+        assert!(text.contains("Rolls back") && !text.contains("Stopped"), "{text}");
+    }
+}

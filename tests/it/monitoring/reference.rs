@@ -72,7 +72,7 @@ const CLUSTER: Section = Section {
 
 const POLICIES: Section = Section {
     title: "Accelerator policies",
-    text: "The aggregator exposes these metrics only with `--policies`. The first 100 policies have series. The counter starts at 0 with the process.",
+    text: "The aggregator exposes these metrics only with `--policies`. At most 100 policies have series, those that need attention first. The counter starts at 0 with the process.",
     labels: &[
         ("policy", "", "name of the policy"),
         (

@@ -55,6 +55,9 @@ impl ClusterSnapshot {
 pub struct ClusterNode {
     /// Its name.
     pub name: String,
+    /// UID of the Node object: a node that is deleted and created again has another one.
+    #[serde(skip)]
+    pub uid: String,
     /// Its labels.
     pub labels: BTreeMap<String, String>,
     /// Its taints.

@@ -41,6 +41,7 @@ pub(super) fn node(node: object::Node) -> Extracted<ClusterNode> {
     let annotations = node.metadata.annotations.unwrap_or_default();
     let object = ClusterNode {
         name: node.metadata.name,
+        uid: node.metadata.uid.unwrap_or_default(),
         labels: labels.into_iter().take(MAX_NODE_ENTRIES).collect(),
         taints,
         is_cordoned: spec.unschedulable.unwrap_or_default(),
@@ -214,6 +215,7 @@ mod tests {
         };
         let expected = ClusterNode {
             name: "node-a".to_owned(),
+            uid: "u".to_owned(),
             labels: [("a".to_owned(), "b".to_owned())].into(),
             taints: vec![taint("k", "", Effect::NoExecute), taint("g", "v", Effect::NoSchedule)],
             is_cordoned: true,

@@ -16,6 +16,7 @@ pub(super) type Resources = BTreeMap<String, Value>;
 #[serde(default, rename_all = "camelCase")]
 pub(super) struct Metadata {
     pub(super) name: String,
+    pub(super) uid: Option<String>,
     pub(super) namespace: Option<String>,
     pub(super) resource_version: Option<String>,
     pub(super) labels: Option<BTreeMap<String, String>>,

@@ -11,7 +11,7 @@ use octavo_model::tone::Tone;
 use octavo_policy::document::PolicyDetail;
 use octavo_policy::{
     Condition, Content, MemberState, PlannedNode, Policy, PolicyMember, PolicyPlan, PolicySpec,
-    Revision, Window,
+    Revision, StopAction, Window,
 };
 use octavo_store::clock::Moment;
 use octavo_store::fleet::Fleet;
@@ -54,7 +54,8 @@ struct PolicyPage {
     more_nodes: usize,
     waves: Vec<WaveRow>,
     more_waves: usize,
-    waiting: Option<String>,
+    /// Nodes that no wave changes, with the reason.
+    waiting: Option<(&'static str, String)>,
     revisions: Vec<RevisionRow>,
     conditions: Vec<ConditionRow>,
     origin: String,
@@ -130,8 +131,10 @@ fn found(
     let detail = view.detail(name, fleet)?;
     let known = view.known();
     let policy: &Policy = known.all.get(name)?;
-    // The status has the reason why a layout is infeasible.
-    Some((detail, view.plan(policy, fleet, None)))
+    let accepted = detail.status.condition("Accepted");
+    let infeasible = accepted.filter(|accepted| accepted.reason == "Infeasible");
+    let infeasible = infeasible.map(|accepted| accepted.message.clone());
+    Some((detail, view.plan(policy, fleet, infeasible)))
 }
 
 fn page(frame: Frame, detail: &PolicyDetail, plan: &PolicyPlan, origin: String) -> PolicyPage {
@@ -139,9 +142,7 @@ fn page(frame: Frame, detail: &PolicyDetail, plan: &PolicyPlan, origin: String) 
     let legend = legend(status.nodes);
     let nodes: Vec<NodeRow> = detail.members.iter().take(MAX_NODES).map(NodeRow::of).collect();
     let all = detail.members.len().saturating_add(detail.more_members);
-    let obstacle = obstacle(detail);
-    let waves: &[Vec<PlannedNode>] = if obstacle.is_some() { &[] } else { &plan.waves };
-    let waiting: Vec<String> = plan.waiting.iter().map(|node| node.name.clone()).collect();
+    let waves = &plan.waves;
     PolicyPage {
         frame,
         name: printable(&detail.name),
@@ -149,7 +150,7 @@ fn page(frame: Frame, detail: &PolicyDetail, plan: &PolicyPlan, origin: String) 
         path: super::path(&detail.name),
         badge: badge(&status.state.into()),
         notice: detail.notice.as_deref().map(printable),
-        obstacle: obstacle.as_deref().map(printable),
+        obstacle: obstacle(detail).as_deref().map(printable),
         waits_for: text_parts(&printable(status.waits_for.as_deref().unwrap_or_default())),
         bar: Bar::from_legend(&legend, 12),
         legend,
@@ -160,7 +161,7 @@ fn page(frame: Frame, detail: &PolicyDetail, plan: &PolicyPlan, origin: String) 
         nodes,
         waves: waves.iter().take(MAX_WAVES).map(|wave| WaveRow::of(wave)).collect(),
         more_waves: waves.len().saturating_sub(MAX_WAVES),
-        waiting: (!waiting.is_empty()).then(|| printable(&first_names(&waiting, MAX_NAMES))),
+        waiting: waiting(plan),
         revisions: status
             .revisions
             .iter()
@@ -169,6 +170,19 @@ fn page(frame: Frame, detail: &PolicyDetail, plan: &PolicyPlan, origin: String) 
         conditions: status.conditions.iter().map(ConditionRow::of).collect(),
         origin,
     }
+}
+
+/// Nodes that no wave changes, with the reason.
+fn waiting(plan: &PolicyPlan) -> Option<(&'static str, String)> {
+    let reason = if plan.refused.is_some() {
+        "Not planned, because the policy is refused"
+    } else if plan.stop.as_ref().is_some_and(|stop| stop.action == StopAction::Pause) {
+        "Not planned, because the roll-out is stopped until the spec changes"
+    } else {
+        "Not planned yet, because they are not ready or the budget is used up"
+    };
+    let names: Vec<String> = plan.waiting.iter().map(|node| node.name.clone()).collect();
+    (!names.is_empty()).then(|| (reason, printable(&first_names(&names, MAX_NAMES))))
 }
 
 /// Commands that change the policy.

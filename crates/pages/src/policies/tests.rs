@@ -9,7 +9,7 @@ use octavo_kube::cluster::WatchedCluster;
 use octavo_kube::hardware_profiles::Presence;
 use octavo_kube::policies::KnownPolicies;
 use octavo_model::reason::Reason;
-use octavo_policy::{Content, Policy, PolicySpec, PolicyStatus};
+use octavo_policy::{Content, Policy, PolicySpec, PolicyStatus, Stop, StopAction, StopReason};
 use octavo_store::availability::Counter;
 use octavo_store::clock::Clock;
 use octavo_store::fleet::Fleet;
@@ -120,8 +120,10 @@ async fn p5_list_shows_progress_and_what_a_policy_waits_for() {
     {
         assert!(page.contains(part), "{part}: {page}");
     }
-    let overview = text(get(&view, "/search?q=infer").await).await;
-    assert!(overview.contains("<a data-row href=\"/policies/inference\">"), "{overview}");
+    for query in ["infer", "FEREN"] {
+        let found = text(get(&view, &format!("/search?q={query}")).await).await;
+        assert!(found.contains("<a data-row href=\"/policies/inference\">"), "{query}: {found}");
+    }
 }
 
 #[tokio::test]
@@ -137,7 +139,7 @@ async fn p5_page_of_a_policy_shows_nodes_blockers_waves_and_commands() {
         "layout serving; labels tier=gold; taints gpu:NoSchedule",
         "octavo policy pause inference",
         "octavo policy rollback inference",
-        "Not planned yet, because they are not ready or the budget is used up: gpu-2",
+        "<li>gpu-2</li>",
     ] {
         assert!(page.contains(part), "{part}: {page}");
     }
@@ -149,6 +151,23 @@ async fn p5_page_of_a_policy_shows_nodes_blockers_waves_and_commands() {
     let page = text(get(&view, "/policies/inference").await).await;
     assert!(page.contains("octavo policy resume inference"), "{page}");
     assert_eq!(get(&view, "/policies/nobody").await.status(), StatusCode::NOT_FOUND);
+}
+
+#[tokio::test]
+async fn p5_page_of_a_stopped_policy_shows_the_reason_and_no_wave() {
+    let mut stopped = policy();
+    let status = &mut stopped.status;
+    status.updating.clear();
+    status.state = PolicyState::Stopped;
+    status.stop = Some(Stop {
+        reason: StopReason::TooManyFailures,
+        action: StopAction::Pause,
+        revision: status.revision.clone(),
+        message: "1 node failed; gpu-1: failed".to_owned(),
+    });
+    let page = text(get(&view(known([stopped])), "/policies/inference").await).await;
+    let expected = "Not planned, because the roll-out is stopped until the spec changes: gpu-2";
+    assert!(page.contains(expected) && !page.contains("<li>gpu-2</li>"), "{page}");
 }
 
 #[tokio::test]

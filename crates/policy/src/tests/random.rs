@@ -4,6 +4,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::cluster::{Cluster, Controller, Fate, spec};
+use crate::PolicyStatus;
 use crate::record::LAYOUT_LABEL;
 
 #[derive(Debug, Clone)]
@@ -20,6 +21,8 @@ enum Act {
     Override(u8, bool),
     Remove(u8),
     Join(u8),
+    /// The status is lost, as in a restored backup. Every controller starts again with a current view.
+    LoseStatus,
 }
 
 fn act() -> impl Strategy<Value = Act> {
@@ -33,6 +36,7 @@ fn act() -> impl Strategy<Value = Act> {
         1 => (0..12_u8, any::<bool>()).prop_map(|(node, is_set)| Act::Override(node, is_set)),
         1 => (0..12_u8).prop_map(Act::Remove),
         1 => (0..12_u8).prop_map(Act::Join),
+        1 => Just(Act::LoseStatus),
     ]
 }
 
@@ -84,10 +88,16 @@ fn run(acts: Vec<Act>, reaction: &str, budget: u32, failures: u32) {
                     cluster.join(&name, Fate::Applies(1));
                 }
             }
+            Act::LoseStatus => {
+                cluster.edit("a", |policy| policy.status = PolicyStatus::default());
+                leader = Controller::new(&cluster);
+                other = leader.clone();
+            }
         }
         assert!(cluster.taken_down.len() <= budget as usize, "{:?}", cluster.taken_down);
     }
     cluster.settle();
+    assert_ne!(cluster.state("a"), "RollingOut", "{:#?}", cluster.policies);
     cluster.edit("a", |policy| policy.is_deleting = true);
     cluster.settle();
     assert!(cluster.policies.is_empty());

@@ -5,8 +5,8 @@ use serde_json::json;
 
 use super::cluster::world;
 use super::cluster::{Cluster, Controller, Fate, spec};
-use crate::plan;
 use crate::record::LAYOUT_LABEL;
+use crate::{PolicyPlan, PolicyStatus, plan};
 
 #[test]
 fn p5_roll_out_reaches_every_node_within_its_budget() {
@@ -138,6 +138,47 @@ fn p5_node_with_a_manual_layout_is_left_alone_or_adopted() {
     cluster.label("node-02", LAYOUT_LABEL, None);
     cluster.settle();
     assert_eq!(cluster.layouts(), [Some("mine"), Some("serving"), Some("serving")]);
+}
+
+#[test]
+fn p5_lost_status_is_followed_by_a_roll_out_with_a_later_number() {
+    let mut cluster = Cluster::new(3);
+    for layout in ["serving", "training", "serving"] {
+        cluster.apply("a", spec(layout, json!({})));
+        cluster.settle();
+    }
+    let status = cluster.policies["a"].status.clone();
+    let lose = |cluster: &mut Cluster, status: PolicyStatus| {
+        cluster.edit("a", |policy| policy.status = status);
+    };
+    // In the middle of a roll-out, without any status.
+    cluster.apply("a", spec("training", json!({})));
+    for _minute in 0..2 {
+        while Controller::new(&cluster).work(&mut cluster, 1) > 0 {}
+        cluster.tick();
+    }
+    lose(&mut cluster, PolicyStatus::default());
+    cluster.settle();
+    assert_eq!(cluster.layouts(), [Some("training"); 3]);
+    assert_eq!(cluster.state("a"), "Complete");
+    assert!(cluster.policies["a"].status.rollout > status.rollout);
+    // A status of an earlier time, and a node that still differs.
+    lose(&mut cluster, PolicyStatus { observed_generation: 4, ..status });
+    cluster.apply("a", spec("serving", json!({})));
+    cluster.settle();
+    assert_eq!(cluster.layouts(), [Some("serving"); 3]);
+    let old = PolicyStatus { rollout: 1, ..cluster.policies["a"].status.clone() };
+    lose(&mut cluster, old);
+    cluster.join("node-03", Fate::Applies(1));
+    cluster.label("node-00", LAYOUT_LABEL, None);
+    cluster.settle();
+    assert_eq!(cluster.layouts(), [Some("serving"); 4]);
+    assert_eq!(cluster.state("a"), "Complete");
+    // Nodes that leave the selector are released, whatever their number.
+    lose(&mut cluster, PolicyStatus::default());
+    cluster.label("node-01", "pool", Some("b"));
+    cluster.settle();
+    assert_eq!(cluster.machines["node-01"].node.policy_record, None);
 }
 
 #[test]
@@ -286,15 +327,78 @@ fn p5_plan_shows_free_nodes_first_in_waves_of_the_budget() {
     let mut world = world(&policies, &nodes, cluster.now);
     world.nodes.get_mut("node-00").unwrap().in_use = Some(4);
     let planned = plan(&world, &policies[0]);
-    let waves: Vec<Vec<&str>> = planned
-        .waves
-        .iter()
-        .map(|wave| wave.iter().map(|node| node.name.as_str()).collect())
-        .collect();
-    assert_eq!(waves, [vec!["node-01", "node-02"], vec!["node-00"]]);
+    assert_eq!(waves(&planned), [vec!["node-01", "node-02"], vec!["node-00"]]);
     assert_eq!(
         (planned.unavailable, planned.overridden),
         (vec!["node-03".to_owned()], vec!["node-04".to_owned()])
     );
     assert_eq!(planned.waiting[0].name, "node-03");
+}
+
+#[test]
+fn p5_plan_follows_the_order_and_the_budget_of_the_controller() {
+    let mut cluster = Cluster::new(4);
+    cluster.machines.get_mut("node-02").unwrap().fate = Fate::Fails;
+    cluster.apply("a", spec("serving", json!({"maxFailures": 9})));
+    cluster.settle();
+    assert!(!cluster.is_available("node-02"));
+    // The failed node uses up the budget, so it is changed alone, and first.
+    cluster.apply("a", spec("training", json!({})));
+    let planned = plan_of(&cluster);
+    let all = [vec!["node-02"], vec!["node-00"], vec!["node-01"], vec!["node-03"]];
+    assert_eq!((waves(&planned), planned.unavailable.len()), (all.to_vec(), 0));
+    cluster.machines.get_mut("node-02").unwrap().fate = Fate::Applies(1);
+    let mut changed = Vec::new();
+    for _minute in 0..20 {
+        while Controller::new(&cluster).work(&mut cluster, 1) > 0 {}
+        let updating = cluster.policies["a"].status.updating.clone();
+        if changed.last() != Some(&updating) && !updating.is_empty() {
+            changed.push(updating);
+        }
+        cluster.tick();
+    }
+    assert_eq!(changed, all);
+}
+
+#[test]
+fn p5_plan_continues_after_the_nodes_that_are_being_changed() {
+    let mut cluster = Cluster::new(3);
+    cluster.apply("a", spec("serving", json!({})));
+    while Controller::new(&cluster).work(&mut cluster, 1) > 0 {}
+    let planned = plan_of(&cluster);
+    assert_eq!((waves(&planned), planned.unchanged), (vec![vec!["node-01"], vec!["node-02"]], 0));
+    assert_eq!((planned.updating, planned.waiting), (vec!["node-00".to_owned()], vec![]));
+}
+
+#[test]
+fn p5_plan_of_a_stopped_policy_has_the_reason_and_no_wave() {
+    let mut cluster = Cluster::new(3);
+    cluster.machines.get_mut("node-00").unwrap().fate = Fate::Fails;
+    cluster.apply("a", spec("serving", json!({"maxUnavailable": 2})));
+    for _minute in 0..3 {
+        while Controller::new(&cluster).work(&mut cluster, 1) > 0 {}
+        cluster.tick();
+    }
+    assert_eq!(cluster.state("a"), "Stopped");
+    let waits_for = cluster.policies["a"].status.waits_for.clone();
+    assert_eq!(waits_for.as_deref(), Some("a new spec, because too many nodes failed"));
+    let planned = plan_of(&cluster);
+    let stop = planned.stop.as_ref().unwrap();
+    assert!(stop.message.starts_with("1 node failed; node-00"), "{stop:?}");
+    assert_eq!((waves(&planned).len(), planned.waiting[0].name.as_str()), (0, "node-02"));
+    // A changed spec ends the stop.
+    cluster.apply("a", spec("training", json!({"maxUnavailable": 2})));
+    let planned = plan_of(&cluster);
+    assert_eq!((planned.stop, planned.waves.len()), (None, 2));
+}
+
+fn plan_of(cluster: &Cluster) -> PolicyPlan {
+    let policies: Vec<_> = cluster.policies.values().cloned().collect();
+    let nodes: Vec<_> = cluster.machines.values().map(|machine| machine.node.clone()).collect();
+    plan(&world(&policies, &nodes, cluster.now), &policies[0])
+}
+
+fn waves(plan: &PolicyPlan) -> Vec<Vec<&str>> {
+    let names = plan.waves.iter().map(|wave| wave.iter().map(|node| node.name.as_str()));
+    names.map(Iterator::collect).collect()
 }

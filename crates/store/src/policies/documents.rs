@@ -124,15 +124,14 @@ impl PolicyView {
             (fleet, now),
         );
         let rollout = self.plan(policy, (fleet, now), infeasible.remove(&policy.name));
-        let spec = policy.spec.as_ref().ok();
-        let layout = spec.and_then(|spec| spec.layout.clone());
         let names = rollout.waves.iter().flatten().chain(&rollout.waiting);
         let names: Vec<&str> = names.map(|node| node.name.as_str()).collect();
-        let rows = match &layout {
+        let rows = match &rollout.layout {
             Some(layout) => rows(layouts, layout, &names, (fleet, now)),
             None => Vec::new(),
         };
-        let pace = spec.map(|spec| &spec.rollout);
+        let pace = policy.spec.as_ref().ok().map(|spec| &spec.rollout);
+        let more_nodes = if rows.is_empty() { 0 } else { names.len().saturating_sub(rows.len()) };
         PolicyPlanDocument {
             api_version: API_VERSION.to_owned(),
             kind: "PolicyPlan".to_owned(),
@@ -141,11 +140,10 @@ impl PolicyView {
             notice: self.notice(),
             infeasible: infeasible_nodes(&rows, fleet),
             totals: NodePlanTotals::of_rows(&rows),
-            more_nodes: if layout.is_some() { names.len().saturating_sub(rows.len()) } else { 0 },
+            more_nodes,
             nodes: rows,
             capacity: self.capacity(policy, &rollout, fleet),
             duration: pace.and_then(|pace| duration(pace, rollout.waves.len())),
-            layout,
             rollout,
         }
     }
@@ -164,13 +162,16 @@ impl PolicyView {
                 .fold(0, u64::saturating_add)
         };
         let all = devices(&mut available.iter().copied());
-        let largest = plan.waves.iter().map(Vec::len).max().unwrap_or_default();
         let waves = plan.waves.iter();
-        let most = waves.map(|wave| devices(&mut wave.iter().map(|node| node.name.as_str()))).max();
+        let waves = waves.map(|wave| wave.iter().map(|node| node.name.as_str()).collect());
+        let waves = waves.chain([plan.updating.iter().map(String::as_str).collect()]);
+        let waves: Vec<Vec<&str>> = waves.collect();
+        let largest = waves.iter().map(Vec::len).max();
+        let most = waves.iter().map(|wave| devices(&mut wave.iter().copied())).max();
         RolloutCapacity {
             nodes: available.len(),
             devices: all,
-            min_nodes: available.len().saturating_sub(largest),
+            min_nodes: available.len().saturating_sub(largest.unwrap_or_default()),
             min_devices: all.saturating_sub(most.unwrap_or_default()),
         }
     }

@@ -57,8 +57,9 @@ impl Memory {
             };
             let before =
                 outdated.entry(name.clone()).or_insert_with(|| reported.policy_record.clone());
-            // Every write changes the record.
-            let is_ours = *before == reported.policy_record
+            // Every write changes the record. A node that was created again never had it, and its record can equal the earlier one.
+            let is_ours = written.uid == reported.uid
+                && *before == reported.policy_record
                 && reported.policy_record != written.policy_record;
             if is_ours {
                 snapshot.nodes.insert(name.clone(), Arc::new(written.clone()));
@@ -135,5 +136,28 @@ mod tests {
         assert_eq!(record(&mut memory, node(Some("old"), true)).as_deref(), Some("new"));
         assert_eq!(record(&mut memory, node(Some("new"), true)).as_deref(), Some("new"));
         assert_eq!(record(&mut memory, node(None, true)), None);
+    }
+
+    #[test]
+    fn own_write_ends_with_the_node_object() {
+        let mut memory = Memory::default();
+        let mut record = |written: Option<ClusterNode>, watched: ClusterNode| {
+            if let Some(written) = written {
+                memory.record_node(written);
+            }
+            let watched = ClusterSnapshot::new([watched], []);
+            let (_, snapshot) = memory.current(&KnownPolicies::default(), &watched);
+            snapshot.nodes["n"].policy_record.clone()
+        };
+        assert_eq!(
+            record(Some(node(Some("new"), false)), node(None, false)).as_deref(),
+            Some("new")
+        );
+        let again = ClusterNode { uid: "again".to_owned(), ..node(None, false) };
+        assert_eq!(record(None, again.clone()), None);
+        // The write to the earlier object does not return.
+        assert_eq!(record(None, node(None, false)), None);
+        let written = ClusterNode { policy_record: Some("new".to_owned()), ..again.clone() };
+        assert_eq!(record(Some(written), again).as_deref(), Some("new"));
     }
 }

@@ -1,8 +1,11 @@
 //! Metrics of the policies.
 
+use std::cmp::Reverse;
 use std::fmt;
 
 use octavo_kube::policies::PolicyRequests;
+use octavo_model::tone::Tone;
+use octavo_policy::{Policy, PolicyStatus};
 use octavo_store::policies::PolicyView;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
@@ -27,7 +30,11 @@ struct PolicyMetrics {
 impl Collector for PolicyMetrics {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let known = self.policies.known();
-        let shown = || known.all.values().take(MAX_POLICIES);
+        let mut shown: Vec<&Policy> = known.all.values().map(|policy| &**policy).collect();
+        // The sort is stable, so policies of the same severity stay in the order of their names.
+        shown.sort_by_key(|policy| Reverse(severity(&policy.status)));
+        shown.truncate(MAX_POLICIES);
+        let shown = || shown.iter();
         let help = "Nodes of each accelerator policy by state";
         let nodes = shown().flat_map(|policy| {
             let nodes = policy.status.nodes;
@@ -54,5 +61,66 @@ impl Collector for PolicyMetrics {
         let help = "Requests of the controller of accelerator policies to the API server";
         let counts = self.requests.counts().map(|(kind, count)| ([("kind", kind)], count));
         counters(&mut encoder, "octavo_policy_requests", help, counts)
+    }
+}
+
+/// Severity of the state, and of a conflict during a roll-out.
+fn severity(status: &PolicyStatus) -> Tone {
+    let is_conflicting = status.nodes.conflicting > 0;
+    status.state.tone().max(if is_conflicting { Tone::Warning } else { Tone::Good })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use octavo_kube::policies::KnownPolicies;
+    use octavo_policy::PolicyState;
+    use octavo_toolkit::telemetry::exposition;
+    use tokio::sync::watch;
+
+    use super::*;
+
+    fn policy(name: String, state: PolicyState, conflicting: u32) -> (String, Arc<Policy>) {
+        let mut policy = Policy {
+            name: name.clone(),
+            uid: name.clone(),
+            version: "1".to_owned(),
+            generation: 1,
+            created: None,
+            is_deleting: false,
+            has_finalizer: true,
+            rollback_to: None,
+            spec: Err(String::new()),
+            status: PolicyStatus { state, ..PolicyStatus::default() },
+        };
+        policy.status.nodes.conflicting = conflicting;
+        (name, Arc::new(policy))
+    }
+
+    #[test]
+    fn policies_that_need_attention_have_series_in_large_clusters() {
+        let complete =
+            (0..200).map(|number| policy(format!("a-{number:03}"), PolicyState::Complete, 0));
+        let others = [
+            policy("y".to_owned(), PolicyState::RollingOut, 2),
+            policy("z".to_owned(), PolicyState::Stopped, 0),
+        ];
+        let known =
+            KnownPolicies { all: complete.chain(others).collect(), ..KnownPolicies::default() };
+        let known = watch::Sender::new(Arc::new(known));
+        let cluster = watch::Sender::default();
+        let view = PolicyView::new(known.subscribe(), cluster.subscribe());
+        let mut registry = Registry::default();
+        register(&mut registry, view, PolicyRequests::default());
+        let (_, text) = exposition::write(&registry, std::iter::empty()).unwrap();
+        for series in [
+            "octavo_policy_state{policy=\"z\",state=\"Stopped\"} 1",
+            "octavo_policy_nodes{policy=\"y\",state=\"conflicting\"} 2",
+            "octavo_policy_state{policy=\"a-097\",state=\"Complete\"} 1",
+        ] {
+            assert!(text.contains(series), "{series}: {text}");
+        }
+        assert!(!text.contains("a-098"), "{text}");
     }
 }

@@ -12,6 +12,8 @@ use super::{beyond, plain_account, reviews};
 
 const NODE: &str = "/api/v1/nodes/node-b";
 const POLICIES: &str = "/apis/octavo.dev/v1alpha1/acceleratorpolicies";
+/// Finalizer of another controller.
+const FOREIGN_FINALIZER: &str = "example.com/audit";
 
 /// The tier `applier`, and an aggregator that rolls out policies.
 fn upgrade(cluster: &PermissionCluster) {
@@ -46,7 +48,9 @@ async fn aggregator_with_policies_changes_layout_and_recorded_labels_and_taints_
     let foreign = node(json!({"metadata": {"labels": {"person": "2"}}}));
     let refused = DeniedByPolicy("not allowed to change these labels and taints of a node: person");
     aggregator.expect_eventually(&foreign, refused).await;
-    let create = ApiRequest::post(POLICIES, policy("a", "gold"));
+    let mut of_another = policy("a", "gold");
+    of_another["metadata"]["finalizers"] = json!([FOREIGN_FINALIZER]);
+    let create = ApiRequest::post(POLICIES, of_another);
     cluster.admin().expect("a policy", &create, Allowed).await;
     aggregator.expect_all(&denials()).await;
     aggregator.expect_all(&own_changes()).await;
@@ -141,13 +145,31 @@ fn own_changes() -> Vec<(&'static str, ApiRequest, Verdict)> {
 fn changes_of_policies() -> Vec<(&'static str, ApiRequest, Verdict)> {
     let one = format!("{POLICIES}/a");
     let spec = DeniedByPolicy("the finalizer and the status of an accelerator policy");
+    let metadata =
+        DeniedByPolicy("labels, annotations or ownerReferences of an accelerator policy");
+    let others = DeniedByPolicy("finalizers of an accelerator policy other than octavo.dev/policy");
+    let set =
+        |field: &str, value: Value| ApiRequest::patch(&one, json!({"metadata": {field: value}}));
+    let owner = json!([{"apiVersion": "v1", "kind": "Node", "name": "node-b", "uid": "u"}]);
+    let rollback = json!({"octavo.dev/rollback-to": "0123456789"});
     vec![
+        ("a label", set("labels", json!({"team": "evil"})), metadata),
+        ("a rollback", set("annotations", rollback), metadata),
+        ("an owner", set("ownerReferences", owner), metadata),
+        (
+            "another finalizer",
+            set("finalizers", json!([FOREIGN_FINALIZER, "evil.example.com/x"])),
+            others,
+        ),
+        ("no finalizer", set("finalizers", Value::Null), others),
+        ("its finalizer alone", set("finalizers", json!(["octavo.dev/policy"])), others),
         ("the spec", ApiRequest::patch(&one, json!({"spec": {"layout": "evil"}})), spec),
         (
-            "the finalizer",
-            ApiRequest::patch(&one, json!({"metadata": {"finalizers": ["octavo.dev/policy"]}})),
+            "its finalizer",
+            set("finalizers", json!([FOREIGN_FINALIZER, "octavo.dev/policy"])),
             Allowed,
         ),
+        ("without its finalizer", set("finalizers", json!([FOREIGN_FINALIZER])), Allowed),
         (
             "the status",
             ApiRequest::patch(&format!("{one}/status"), json!({"status": {"state": "Complete"}})),
