@@ -127,7 +127,7 @@ pub fn plan(plan: &PolicyPlanDocument) -> Vec<Fact> {
     facts.extend(plan.duration.filter(|_| changing > 0).map(|duration| {
         let [least, most] = [duration.min_seconds, duration.max_seconds]
             .map(|seconds| format_age_short(std::time::Duration::from_secs(seconds)));
-        Fact::new("Duration", format!("{least} to {most}, and the time outside of windows"))
+        Fact::new("Duration", format!("{least} to {most}, windows not included"))
     }));
     facts
 }
