@@ -3,17 +3,11 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::process::Command;
-use std::sync::Arc;
 
 use octavo_agent::metrics::claims::ClaimMetrics;
-use octavo_kube::policies::{KnownPolicies, PolicyRequests};
-use octavo_policy::{Policy, PolicyStatus};
-use octavo_store::policies::PolicyView;
 use octavo_toolkit::telemetry::exposition;
-use prometheus_client::registry::Registry;
-use tokio::sync::watch;
 
-use super::served::{ExposedMetrics, served};
+use super::served::{ExposedMetrics, policies, served};
 use crate::fleet_api::Api;
 use crate::golden::golden;
 use crate::process::Program;
@@ -298,35 +292,6 @@ async fn vendors() -> ExposedMetrics {
 /// Metrics of an agent that serves resource claims.
 fn claims() -> ExposedMetrics {
     let registry = ClaimMetrics::default().registry();
-    let mut served = ExposedMetrics::default();
-    served.add(&exposition::write(&registry, std::iter::empty()).unwrap().1);
-    served
-}
-
-/// Metrics of an aggregator with an accelerator policy.
-fn policies() -> ExposedMetrics {
-    let policy = Policy {
-        name: "a".to_owned(),
-        uid: String::new(),
-        version: String::new(),
-        generation: 1,
-        created: None,
-        is_deleting: false,
-        has_finalizer: true,
-        rollback_to: None,
-        spec: Err(String::new()),
-        status: PolicyStatus::default(),
-    };
-    let all = [("a".to_owned(), Arc::new(policy))].into();
-    let (_known, known) =
-        watch::channel(Arc::new(KnownPolicies { all, ..KnownPolicies::default() }));
-    let (_cluster, cluster) = watch::channel(Arc::default());
-    let mut registry = Registry::default();
-    octavo_aggregator::policies::register(
-        &mut registry,
-        PolicyView::new(known, cluster),
-        PolicyRequests::default(),
-    );
     let mut served = ExposedMetrics::default();
     served.add(&exposition::write(&registry, std::iter::empty()).unwrap().1);
     served

@@ -7,10 +7,13 @@ use std::sync::Arc;
 use octavo_agent::metrics::LayoutMetrics;
 use octavo_aggregator::rest::metrics;
 use octavo_kube::cluster::WatchedCluster;
+use octavo_kube::policies::{KnownPolicies, PolicyRequests};
 use octavo_model::reason::Reason;
 use octavo_model::sharing_status::{DeviceProvider, ResourceStatus};
 use octavo_model::{resource::ResourceName, sharing_status::SharingStatus};
 use octavo_planner::reconcile::NodeLayoutStatus;
+use octavo_policy::{Policy, PolicyState, PolicyStatus};
+use octavo_store::policies::PolicyView;
 use octavo_store::stats::Stats;
 use octavo_toolkit::telemetry::exposition;
 use prometheus_client::registry::Registry;
@@ -181,6 +184,35 @@ fn counted() -> String {
     exposition::write(&registry, std::iter::empty()).unwrap().1
 }
 
+/// Metrics of an aggregator with an accelerator policy that is stopped.
+pub(super) fn policies() -> ExposedMetrics {
+    let policy = Policy {
+        name: "a".to_owned(),
+        uid: String::new(),
+        version: String::new(),
+        generation: 1,
+        created: None,
+        is_deleting: false,
+        has_finalizer: true,
+        rollback_to: None,
+        spec: Err(String::new()),
+        status: PolicyStatus { state: PolicyState::Stopped, ..PolicyStatus::default() },
+    };
+    let all = [("a".to_owned(), Arc::new(policy))].into();
+    let (_known, known) =
+        watch::channel(Arc::new(KnownPolicies { all, ..KnownPolicies::default() }));
+    let (_cluster, cluster) = watch::channel(Arc::default());
+    let mut registry = Registry::default();
+    octavo_aggregator::policies::register(
+        &mut registry,
+        PolicyView::new(known, cluster),
+        PolicyRequests::default(),
+    );
+    let mut served = ExposedMetrics::default();
+    served.add(&exposition::write(&registry, std::iter::empty()).unwrap().1);
+    served
+}
+
 /// Labels and values of a series as rules see it, including those added by the scrape.
 fn labels(series: &str, (agent, aggregator): &(ExposedMetrics, ExposedMetrics)) -> Option<Labels> {
     let of = |served: &ExposedMetrics| {
@@ -287,7 +319,8 @@ fn shown(text: &str) -> Vec<String> {
 
 #[tokio::test]
 async fn every_metric_and_label_used_by_alerts_and_dashboard_is_exposed() {
-    let served = served().await;
+    let mut served = served().await;
+    served.1.metrics.extend(policies().metrics);
     let mut wrong = Vec::new();
     for alert in alerts() {
         let notes = &alert["annotations"];
