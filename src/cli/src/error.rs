@@ -201,7 +201,7 @@ pub(crate) enum CliError {
     },
     /// The demo failed.
     #[error("the demo failed")]
-    Demo(#[from] DemoError),
+    Demo(#[source] DemoError),
     /// The asynchronous runtime did not start.
     #[error("cannot start the program's event loop")]
     Runtime(#[source] io::Error),
@@ -211,6 +211,16 @@ pub(crate) enum CliError {
     /// The result could not be printed.
     #[error("cannot print the result")]
     Print(#[source] io::Error),
+}
+
+impl From<DemoError> for CliError {
+    fn from(error: DemoError) -> Self {
+        match error {
+            DemoError::Client(error) => Self::Client(error),
+            DemoError::Print(error) => Self::Print(error),
+            error => Self::Demo(error),
+        }
+    }
 }
 
 impl CliError {
