@@ -20,6 +20,7 @@ use octavo_fleet::startup::StartupProgress;
 use octavo_generate::GenerateError;
 use octavo_kube::client::ConnectError;
 use octavo_kube::hardware_profiles::WriteError;
+use octavo_kube::validation::ValidationError;
 use octavo_model::inventory::NvmlState;
 use octavo_model::text::first_names;
 use octavo_planner::layout::ExportError;
@@ -167,6 +168,9 @@ pub(crate) enum CliError {
     /// A profile was not created.
     #[error("cannot create the profile")]
     Profile(#[source] Box<WriteError>),
+    /// Nodes were not validated.
+    #[error(transparent)]
+    Validation(#[from] ValidationError),
     /// A policy was not changed.
     #[error(transparent)]
     PolicyChange(#[from] PolicyChangeError),
@@ -299,6 +303,7 @@ impl CliError {
             ),
             Self::Profile(error) => profile_advice(error),
             Self::PolicyChange(error) => error.advice(),
+            Self::Validation(error) => Some(error.advice()),
             Self::Rejected(_)
             | Self::Document { .. }
             | Self::Write(_)

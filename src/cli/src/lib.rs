@@ -30,6 +30,7 @@ mod mig_parted;
 mod migration;
 mod output;
 mod plan;
+mod pod_devices;
 mod policy;
 mod profiles;
 mod quota_check;
@@ -40,6 +41,7 @@ mod slo;
 mod support_bundle;
 mod top;
 mod usage;
+mod validate;
 mod version;
 mod watch;
 
@@ -204,6 +206,11 @@ fn run(invocation: &Invocation, open: OpenHardware) -> Result<Report, CliError> 
         Command::Migrate(command) => block_on(migration::run(command, colors))?,
         Command::Usage(settings) => block_on(usage::usage(settings, colors))?,
         Command::Watch(settings) => block_on(watch::watch(settings, colors, invocation.screen))?,
+        Command::Validate(settings) => block_on(validate::validate(settings, colors))?,
+        Command::PodDevices(settings) => {
+            let driver = opened(&settings.hardware, open)?;
+            block_on(pod_devices::report(&driver, settings))?
+        }
         Command::Top(settings) => block_on(top::top(settings, colors, invocation.screen))?,
         Command::Version(settings) => block_on(version::version(settings, colors))?,
         Command::Demo(settings) => block_on(demo::run(settings, colors))?,
