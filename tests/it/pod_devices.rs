@@ -23,14 +23,14 @@ fn seen(machine: &Machine, files: &[&str], environment: &[(&str, &str)]) -> Cont
     fs::write(&report, "an old and longer content of the file".repeat(99)).unwrap();
     let mut command = machine.command(OCTAVO);
     command.arg("--dev-root").arg(&dev).arg("--output-file").arg(&report);
-    let output = with_subcommand(command).envs(environment.iter().copied()).finish();
+    let output = with_subcommand(&command).envs(environment.iter().copied()).finish();
     assert!(output.status.success(), "{output:?}");
     assert_eq!(output.stdout, b"");
     read(&report)
 }
 
 /// The same command with the subcommand as its first argument.
-fn with_subcommand(command: std::process::Command) -> std::process::Command {
+fn with_subcommand(command: &std::process::Command) -> std::process::Command {
     let mut ordered = std::process::Command::new(command.get_program());
     ordered.arg("pod-devices").args(command.get_args());
     ordered

@@ -219,11 +219,13 @@ pub(crate) enum CliError {
 
 impl From<DemoError> for CliError {
     fn from(error: DemoError) -> Self {
-        match error {
-            DemoError::Client(error) => Self::Client(error),
-            DemoError::Print(error) => Self::Print(error),
-            error => Self::Demo(error),
+        if let DemoError::Client(error) = error {
+            return Self::Client(error);
         }
+        if let DemoError::Print(error) = error {
+            return Self::Print(error);
+        }
+        Self::Demo(error)
     }
 }
 
@@ -261,8 +263,7 @@ impl CliError {
                 Some("correct the scenario; tests/nvml-sim/README.md describes it")
             }
             Self::Labels { .. } => Some(
-                "use output of `octavo labels`, a feature file, or output of `kubectl get node -o \
-                 json`",
+                "use output of `octavo labels` or `kubectl get node -o json`, or a feature file",
             ),
             Self::LibraryMissing(_) => Some(
                 "specify the path of libnvidia-ml.so.1, or omit --nvml-library to search for it",

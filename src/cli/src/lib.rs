@@ -65,7 +65,7 @@ pub use self::exit::Exit;
 use self::layouts::NamedInventory;
 use self::output::publish;
 use self::text::{lines, printable};
-use crate::settings::apply::RunSettings;
+use crate::settings::apply::{CheckpointSettings, RunSettings};
 use crate::settings::doctor::{DoctorSettings, DoctorSources};
 use crate::settings::inspect::NamedSource;
 use crate::settings::layouts::{LayoutsCommand, PlanSettings};
@@ -174,10 +174,7 @@ fn run(invocation: &Invocation, open: OpenHardware) -> Result<Report, CliError> 
             block_on(apply::restore(&open, settings, terminal))?
         }
         Command::History(settings) => history::report(settings, colors),
-        Command::Checkpoint(settings) => {
-            let handle = opened(&settings.hardware, open)?;
-            checkpoint::write_to(&*block_on(handle.observe())?, &settings.file)
-        }
+        Command::Checkpoint(settings) => checkpoint_here(settings, open),
         Command::Assert(request) => assert::report(&*inventory(&request.source, open)?, request),
         Command::Export(settings) => {
             layouts::export(&*inventory(&settings.source, open)?, settings)
@@ -208,8 +205,7 @@ fn run(invocation: &Invocation, open: OpenHardware) -> Result<Report, CliError> 
         Command::Watch(settings) => block_on(watch::watch(settings, colors, invocation.screen))?,
         Command::Validate(settings) => block_on(validate::validate(settings, colors))?,
         Command::PodDevices(settings) => {
-            let driver = opened(&settings.hardware, open)?;
-            block_on(pod_devices::report(&driver, settings))?
+            block_on(pod_devices::report(&opened(&settings.hardware, open)?, settings))?
         }
         Command::Top(settings) => block_on(top::top(settings, colors, invocation.screen))?,
         Command::Version(settings) => block_on(version::version(settings, colors))?,
@@ -218,6 +214,11 @@ fn run(invocation: &Invocation, open: OpenHardware) -> Result<Report, CliError> 
             Ok(Report { output: completion_script(*shell), ..Report::default() })
         }
     }
+}
+
+fn checkpoint_here(settings: &CheckpointSettings, open: OpenHardware) -> Result<Report, CliError> {
+    let handle = opened(&settings.hardware, open)?;
+    checkpoint::write_to(&*block_on(handle.observe())?, &settings.file)
 }
 
 fn of_layouts(

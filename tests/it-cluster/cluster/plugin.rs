@@ -169,9 +169,12 @@ async fn follow(look: impl Fn() -> Vec<Device>, devices: watch::Sender<Vec<Devic
 const OPTIONS: DevicePluginOptions =
     DevicePluginOptions { pre_start_required: false, get_preferred_allocation_available: true };
 
+/// Response for the device ids of a container.
+type Respond = Box<dyn Fn(&[String]) -> ContainerAllocateResponse + Send + Sync>;
+
 struct Service {
     offered: watch::Receiver<Vec<Device>>,
-    respond: Box<dyn Fn(&[String]) -> ContainerAllocateResponse + Send + Sync>,
+    respond: Respond,
 }
 
 #[tonic::async_trait]

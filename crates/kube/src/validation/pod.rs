@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::{NAME, NAME_LABEL, RUN_LABEL};
 
 /// Time after the timeout of the command until the kubelet ends the pod of a command that was killed.
-const GRACE: Duration = Duration::from_secs(60);
+const GRACE: Duration = Duration::from_mins(1);
 /// Memory limit: the command and the driver's library need about a quarter of it.
 const MEMORY_LIMIT: &str = "256Mi";
 /// Path of the termination message, which becomes part of the pod's status.
@@ -174,7 +174,7 @@ mod tests {
             namespace: namespace.to_owned(),
             image: None,
             runtime_class: None,
-            timeout: Duration::from_secs(180),
+            timeout: Duration::from_mins(3),
         }
     }
 

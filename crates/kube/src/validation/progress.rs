@@ -111,14 +111,11 @@ fn ended_state(ended: &ContainerStateTerminated) -> PodState {
         };
         return PodState::Failed(Reason::new(word, Some(&message)));
     }
-    match serde_json::from_str(message) {
-        Ok(report) => PodState::Reported(Box::new(report)),
-        Err(_) => {
-            let message =
-                "the container returned no report; its image has another version of octavo";
-            PodState::Failed(Reason::new(Some("InvalidImageReport"), Some(message)))
-        }
+    if let Ok(report) = serde_json::from_str(message) {
+        return PodState::Reported(Box::new(report));
     }
+    let message = "the container returned no report; its image has another version of octavo";
+    PodState::Failed(Reason::new(Some("InvalidImageReport"), Some(message)))
 }
 
 fn container_state(status: &PodStatus) -> Option<&ContainerState> {

@@ -18,7 +18,7 @@ const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// Maximum number of pods at the same time.
 const MAX_PODS: usize = 32;
 /// Time limit of the removal.
-const REMOVAL_TIMEOUT: Duration = Duration::from_secs(60);
+const REMOVAL_TIMEOUT: Duration = Duration::from_mins(1);
 /// Number of consecutive empty lists after which nothing is left: a canceled request may still create a pod.
 const EMPTY_LISTS: u32 = 2;
 

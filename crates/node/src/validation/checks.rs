@@ -47,7 +47,7 @@ fn remedy_of_injection(vendor: Vendor) -> &'static str {
 }
 
 /// Returns the device files of units, without those of the driver.
-fn unit_files<'a>(vendor: Vendor, seen: &'a ContainerReport) -> Vec<&'a str> {
+fn unit_files(vendor: Vendor, seen: &ContainerReport) -> Vec<&str> {
     let prefix = match vendor {
         Vendor::Nvidia => "nvidia",
         Vendor::Amd => "dri/renderD",
