@@ -41,6 +41,7 @@ mod offers;
 mod peer_gfd;
 mod peer_mig_parted;
 mod plan;
+mod pod_devices;
 mod promtool;
 mod readme;
 mod recorded_stream;

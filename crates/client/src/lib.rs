@@ -6,6 +6,8 @@
 //! url.rs       paths and parameters, percent-encoded
 //! error.rs     errors, and advice about each
 //! events.rs    the stream of changes
+//! event_feed.rs the same, reconnected after failures
+//! nodes.rs     lists of nodes, from all pages
 //! token.rs     the bearer token
 //! ```
 //!
@@ -14,7 +16,9 @@
 
 mod connector;
 mod error;
+mod event_feed;
 mod events;
+mod nodes;
 mod settings;
 mod token;
 mod url;
@@ -45,6 +49,7 @@ use tokio::time::timeout;
 
 use self::connector::Connector;
 pub use self::error::{ClientError, RequestError};
+pub use self::event_feed::{EventFeed, FeedItem};
 pub use self::events::{EventStream, Events};
 pub use self::settings::ServerSettings;
 use self::token::Credentials;

@@ -17,6 +17,7 @@ use std::sync::Arc;
 
 use hyper::Request;
 use kube::Client;
+use kube::api::ListParams;
 use octavo_fleet::cluster::{ClusterNode, ClusterPod, ClusterSnapshot};
 use serde_json::Value;
 use tokio::sync::{mpsc, watch};
@@ -25,6 +26,7 @@ use tokio::time::Instant;
 use self::extract::Extracted;
 use self::list_watcher::{ListWatcher, WatchedKind};
 use self::snapshot_publisher::SnapshotPublisher;
+use crate::client::RequestError;
 
 /// A snapshot of the cluster.
 #[derive(Debug, Clone, PartialEq)]
@@ -95,6 +97,24 @@ pub struct NodeVersion {
     pub(crate) resource_version: String,
     /// Its taints with all their fields.
     pub(crate) taints: Vec<Value>,
+}
+
+/// Lists the nodes that `params` select.
+pub(crate) async fn list_nodes(
+    client: &Client,
+    params: ListParams,
+) -> Result<Vec<ClusterNode>, RequestError> {
+    list_watcher::list::<object::Node>(client, params).await
+}
+
+/// Lists the pods on a node that hold resources.
+pub(crate) async fn list_pods_of(
+    client: &Client,
+    node: &str,
+) -> Result<Vec<ClusterPod>, RequestError> {
+    let unfinished = <object::Pod as WatchedKind>::FIELD_SELECTOR.unwrap_or_default();
+    let params = ListParams::default().fields(&format!("spec.nodeName={node},{unfinished}"));
+    list_watcher::list::<object::Pod>(client, params).await
 }
 
 /// Sends a request whose response is a node. Returns the relevant fields and the version.

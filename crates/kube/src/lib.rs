@@ -22,4 +22,5 @@ pub mod policies;
 pub mod resource_claims;
 pub mod resource_slices;
 pub mod token_review;
+pub mod validation;
 mod write_status;

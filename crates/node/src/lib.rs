@@ -9,4 +9,5 @@ pub mod mig_strategy;
 pub mod node_object;
 pub mod sharing;
 mod token_bucket;
+pub mod validation;
 pub mod workload;

@@ -3,6 +3,7 @@
 pub mod box_drawing;
 pub mod devices;
 pub mod inventory;
+pub mod output;
 pub mod slice_frame;
 pub mod style;
 pub mod text;

@@ -1,23 +1,9 @@
 //! `octavo demo`: a cluster on one machine. It runs the real aggregator and agents as real processes; Kubernetes, the
 //! kubelets, the drivers and the hardware are simulated.
-//!
-//! ```text
-//! check.rs       expected state of the aggregator
-//! outcome.rs     the end of a demo
-//! runner.rs      the whole demo
-//! tour.rs        ten commands for a first visit
-//! ```
 
-mod check;
-mod outcome;
-mod runner;
-mod tour;
+use octavo_demo::{DemoError, DemoOptions, DemoOutcome, DemoRunner, Programs, scenario};
 
-use octavo_demo::{DemoError, Programs, scenario};
-
-use self::outcome::DemoOutcome;
-use self::runner::DemoRunner;
-use super::watch::StopSignal;
+use super::watch::{StopSignal, node_diff};
 use super::{CliError, Exit, Report, output};
 use crate::settings::Colors;
 use crate::settings::demo::{DemoSettings, program_path};
@@ -31,13 +17,19 @@ pub(super) async fn run(settings: &DemoSettings, colors: Colors) -> Result<Repor
     let directory =
         tempfile::Builder::new().prefix("octavo-demo.").tempdir().map_err(DemoError::Folder)?;
     let play = DemoRunner {
-        settings,
+        options: DemoOptions {
+            port: settings.port,
+            tour: settings.tour,
+            built_in: settings.machines.is_none(),
+            duration: settings.duration(),
+        },
         colors,
+        describe: node_diff::words,
         programs: &programs,
         own: &own,
         directory: directory.path(),
     };
-    let outcome = play.run(&scenarios, &mut stop).await;
+    let outcome = play.run(&scenarios, stop.received()).await;
     directory.close().map_err(DemoError::Folder)?;
     let last = match outcome? {
         DemoOutcome::Complete(summary) => Some(summary),

@@ -20,6 +20,7 @@ use octavo_fleet::startup::StartupProgress;
 use octavo_generate::GenerateError;
 use octavo_kube::client::ConnectError;
 use octavo_kube::hardware_profiles::WriteError;
+use octavo_kube::validation::ValidationError;
 use octavo_model::inventory::NvmlState;
 use octavo_model::text::first_names;
 use octavo_planner::layout::ExportError;
@@ -167,6 +168,9 @@ pub(crate) enum CliError {
     /// A profile was not created.
     #[error("cannot create the profile")]
     Profile(#[source] Box<WriteError>),
+    /// Nodes were not validated.
+    #[error(transparent)]
+    Validation(#[from] ValidationError),
     /// A policy was not changed.
     #[error(transparent)]
     PolicyChange(#[from] PolicyChangeError),
@@ -201,7 +205,7 @@ pub(crate) enum CliError {
     },
     /// The demo failed.
     #[error("the demo failed")]
-    Demo(#[from] DemoError),
+    Demo(#[source] DemoError),
     /// The asynchronous runtime did not start.
     #[error("cannot start the program's event loop")]
     Runtime(#[source] io::Error),
@@ -211,6 +215,18 @@ pub(crate) enum CliError {
     /// The result could not be printed.
     #[error("cannot print the result")]
     Print(#[source] io::Error),
+}
+
+impl From<DemoError> for CliError {
+    fn from(error: DemoError) -> Self {
+        if let DemoError::Client(error) = error {
+            return Self::Client(error);
+        }
+        if let DemoError::Print(error) = error {
+            return Self::Print(error);
+        }
+        Self::Demo(error)
+    }
 }
 
 impl CliError {
@@ -247,8 +263,7 @@ impl CliError {
                 Some("correct the scenario; tests/nvml-sim/README.md describes it")
             }
             Self::Labels { .. } => Some(
-                "use output of `octavo labels`, a feature file, or output of `kubectl get node -o \
-                 json`",
+                "use output of `octavo labels` or `kubectl get node -o json`, or a feature file",
             ),
             Self::LibraryMissing(_) => Some(
                 "specify the path of libnvidia-ml.so.1, or omit --nvml-library to search for it",
@@ -289,6 +304,7 @@ impl CliError {
             ),
             Self::Profile(error) => profile_advice(error),
             Self::PolicyChange(error) => error.advice(),
+            Self::Validation(error) => Some(error.advice()),
             Self::Rejected(_)
             | Self::Document { .. }
             | Self::Write(_)

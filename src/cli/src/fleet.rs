@@ -39,9 +39,6 @@ use crate::settings::fleet::{
     TypesSettings,
 };
 
-/// The aggregator's maximum page size.
-const PAGE_SIZE: usize = 1000;
-
 /// Runs `octavo nodes`.
 pub(super) async fn nodes(settings: &NodesSettings, colors: Colors) -> Result<Report, CliError> {
     let client = Client::connect(&settings.server).await?;
@@ -147,10 +144,10 @@ pub(super) fn report(
 
 /// Returns all nodes, unless the requester is not authorized to see them.
 async fn visible_nodes(client: &Client) -> Result<Option<Vec<NodeRow>>, CliError> {
-    match all_nodes(client).await {
+    match client.all_nodes().await {
         Ok(nodes) => Ok(Some(nodes.items)),
-        Err(CliError::Client(error)) if error.is_forbidden() => Ok(None),
-        Err(error) => Err(error),
+        Err(error) if error.is_forbidden() => Ok(None),
+        Err(error) => Err(error.into()),
     }
 }
 
@@ -183,12 +180,7 @@ pub(super) async fn list(
     let mut parameters = filter.parameters();
     let order = order.parameter();
     parameters.push(("sort", order.as_str()));
-    pages(client, &parameters, limit).await
-}
-
-/// Returns all nodes, ordered by name.
-pub(super) async fn all_nodes(client: &Client) -> Result<NodeList, CliError> {
-    pages(client, &[("sort", "name")], None).await
+    Ok(client.nodes(&parameters, limit).await?)
 }
 
 /// Returns the node's current state, if it passes the filter. The aggregator applies the filter, because it alone has
@@ -211,44 +203,8 @@ pub(super) async fn matching(
     let parameters = parameters.filter(|(name, _)| *name != "search");
     let parameters: Vec<(&str, &str)> =
         parameters.chain([("search", node.name.as_str())]).collect();
-    let list = pages(client, &parameters, None).await?;
+    let list = client.nodes(&parameters, None).await?;
     Ok(list.items.into_iter().find(|row| row.name == node.name))
-}
-
-/// Returns the nodes that the aggregator selects by these parameters, from all pages, or the first `limit` nodes.
-pub(super) async fn pages(
-    client: &Client,
-    parameters: &[(&str, &str)],
-    limit: Option<usize>,
-) -> Result<NodeList, CliError> {
-    let mut all: Option<NodeList> = None;
-    loop {
-        let had = all.as_ref().map_or(0, |list| list.items.len());
-        let wanted = limit.map_or(PAGE_SIZE, |limit| limit.saturating_sub(had).min(PAGE_SIZE));
-        let wanted = wanted.to_string();
-        let token = all.as_ref().and_then(|list| list.continue_token.as_deref());
-        let page = parameters
-            .iter()
-            .copied()
-            .chain([("limit", wanted.as_str())])
-            .chain(token.map(|token| ("continue", token)));
-        let page: NodeList = client.get(&RequestPath::new("/api/v1/nodes").with(page)).await?;
-        // Stop at an empty page even if it claims to continue, which could otherwise loop forever.
-        let last = page.continue_token.is_none() || page.items.is_empty();
-        let all = match &mut all {
-            None => all.insert(page),
-            Some(all) => {
-                all.items.extend(page.items);
-                all.revision = page.revision;
-                all.total = page.total;
-                all.continue_token = page.continue_token;
-                all
-            }
-        };
-        if last || limit.is_some_and(|limit| all.items.len() >= limit) {
-            return Ok(all.clone());
-        }
-    }
 }
 
 /// Returns a warning about stale rows.

@@ -23,7 +23,7 @@ use octavo_planner::layout::{Dialect, Layouts};
 use octavo_toolkit::files::{self, ReadError};
 use strum::Display;
 
-use super::fleet::{self, stale_notes};
+use super::fleet::stale_notes;
 use super::layout_source::LayoutSource;
 use super::text::{lines, printable};
 use super::{CliError, Exit, Report, checkpoint, input, yaml};
@@ -104,7 +104,7 @@ async fn fleet_nodes(types: &[String], server: &ServerSettings) -> Result<FleetN
     // Other filters could select some nodes of a flavor, whose labels would select all of them.
     let types = types.iter().map(|name| ("type", name.as_str()));
     let parameters: Vec<(&str, &str)> = types.chain([("sort", "name")]).collect();
-    let list = fleet::pages(&client, &parameters, None).await?;
+    let list = client.nodes(&parameters, None).await?;
     if let Some(progress) = list.starting {
         return Err(CliError::FleetIncomplete(progress));
     }

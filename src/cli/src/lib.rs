@@ -30,6 +30,7 @@ mod mig_parted;
 mod migration;
 mod output;
 mod plan;
+mod pod_devices;
 mod policy;
 mod profiles;
 mod quota_check;
@@ -40,6 +41,7 @@ mod slo;
 mod support_bundle;
 mod top;
 mod usage;
+mod validate;
 mod version;
 mod watch;
 
@@ -63,7 +65,7 @@ pub use self::exit::Exit;
 use self::layouts::NamedInventory;
 use self::output::publish;
 use self::text::{lines, printable};
-use crate::settings::apply::RunSettings;
+use crate::settings::apply::{CheckpointSettings, RunSettings};
 use crate::settings::doctor::{DoctorSettings, DoctorSources};
 use crate::settings::inspect::NamedSource;
 use crate::settings::layouts::{LayoutsCommand, PlanSettings};
@@ -172,10 +174,7 @@ fn run(invocation: &Invocation, open: OpenHardware) -> Result<Report, CliError> 
             block_on(apply::restore(&open, settings, terminal))?
         }
         Command::History(settings) => history::report(settings, colors),
-        Command::Checkpoint(settings) => {
-            let handle = opened(&settings.hardware, open)?;
-            checkpoint::write_to(&*block_on(handle.observe())?, &settings.file)
-        }
+        Command::Checkpoint(settings) => checkpoint_here(settings, open),
         Command::Assert(request) => assert::report(&*inventory(&request.source, open)?, request),
         Command::Export(settings) => {
             layouts::export(&*inventory(&settings.source, open)?, settings)
@@ -204,6 +203,10 @@ fn run(invocation: &Invocation, open: OpenHardware) -> Result<Report, CliError> 
         Command::Migrate(command) => block_on(migration::run(command, colors))?,
         Command::Usage(settings) => block_on(usage::usage(settings, colors))?,
         Command::Watch(settings) => block_on(watch::watch(settings, colors, invocation.screen))?,
+        Command::Validate(settings) => block_on(validate::validate(settings, colors))?,
+        Command::PodDevices(settings) => {
+            block_on(pod_devices::report(&opened(&settings.hardware, open)?, settings))?
+        }
         Command::Top(settings) => block_on(top::top(settings, colors, invocation.screen))?,
         Command::Version(settings) => block_on(version::version(settings, colors))?,
         Command::Demo(settings) => block_on(demo::run(settings, colors))?,
@@ -211,6 +214,11 @@ fn run(invocation: &Invocation, open: OpenHardware) -> Result<Report, CliError> 
             Ok(Report { output: completion_script(*shell), ..Report::default() })
         }
     }
+}
+
+fn checkpoint_here(settings: &CheckpointSettings, open: OpenHardware) -> Result<Report, CliError> {
+    let handle = opened(&settings.hardware, open)?;
+    checkpoint::write_to(&*block_on(handle.observe())?, &settings.file)
 }
 
 fn of_layouts(

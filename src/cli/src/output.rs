@@ -1,23 +1,15 @@
 //! Output: a report at the end of a command, or lines while it runs.
 
-use std::io::{self, ErrorKind, Write};
+use std::io;
 
+pub(super) use octavo_terminal::output::{OutputState, note};
+use octavo_terminal::output::{state, write_all};
 use serde::Serialize;
 use terminal_size::{Width, terminal_size_of};
 
 use super::text::{WIDTH, lines, printable};
 use super::{CliError, Report, json, yaml};
 use crate::settings::fleet::FleetFormat;
-
-/// State of the output's reader.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[must_use = "a command whose output is closed exits"]
-pub(super) enum OutputState {
-    /// Not known to be closed.
-    Open,
-    /// The pipe is closed.
-    Closed,
-}
 
 /// Formats an aggregator's answer as requested: the document itself, the names of its items, or `text`.
 pub(super) fn render<'a>(
@@ -39,17 +31,12 @@ pub(super) fn render<'a>(
 pub(super) fn publish(report: &Report) -> Result<(), CliError> {
     let written = write_all(&mut io::stdout().lock(), &report.output);
     let noted = write_all(&mut io::stderr().lock(), &report.notes);
-    output_state(written.and(noted)).map(|_| ())
+    state(written.and(noted)).map(|_| ()).map_err(CliError::Print)
 }
 
 /// Prints to standard output during a command, in one write.
 pub(super) fn out(text: &str) -> Result<OutputState, CliError> {
-    output_state(write_all(&mut io::stdout().lock(), text))
-}
-
-/// Prints to standard error. Errors are ignored, because there is nowhere left to report them.
-pub(super) fn note(text: &str) {
-    let _ = write_all(&mut io::stderr().lock(), &format!("{text}\n"));
+    octavo_terminal::output::out(text).map_err(CliError::Print)
 }
 
 /// Returns the width of the terminal that is standard error.
@@ -62,17 +49,4 @@ pub(super) fn redraw(rows: &[String], drawn: usize) {
     let back = if drawn == 0 { String::new() } else { format!("\x1b[{drawn}A") };
     let rows = lines(rows.iter().cloned());
     let _ = write_all(&mut io::stderr().lock(), &format!("{back}\r\x1b[J{rows}"));
-}
-
-fn output_state(written: io::Result<()>) -> Result<OutputState, CliError> {
-    match written {
-        Ok(()) => Ok(OutputState::Open),
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(OutputState::Closed),
-        Err(error) => Err(CliError::Print(error)),
-    }
-}
-
-fn write_all(to: &mut dyn Write, text: &str) -> io::Result<()> {
-    to.write_all(text.as_bytes())?;
-    to.flush()
 }

@@ -27,6 +27,7 @@ pub mod source;
 pub mod support_bundle;
 pub mod top;
 pub mod usage;
+pub mod validate;
 pub mod version;
 
 use std::env;
@@ -71,6 +72,7 @@ use self::slo::SloSettings;
 use self::support_bundle::SupportBundleSettings;
 use self::top::TopSettings;
 use self::usage::UsageSettings;
+use self::validate::{PodDevicesSettings, ValidateSettings};
 use self::version::VersionSettings;
 
 /// Manage the accelerators of Kubernetes nodes, and query the fleet
@@ -178,6 +180,12 @@ pub enum Command {
     /// Count allocated devices by namespace and type
     #[command(after_long_help = include_str!("../help/usage.txt"))]
     Usage(UsageSettings),
+    /// Validate with pods that accelerators of nodes can be allocated
+    #[command(after_long_help = include_str!("../help/validate.txt"))]
+    Validate(ValidateSettings),
+    /// Show the accelerators that this container sees
+    #[command(after_long_help = include_str!("../help/pod-devices.txt"))]
+    PodDevices(PodDevicesSettings),
     /// Watch the fleet for changes
     #[command(after_long_help = include_str!("../help/watch.txt"))]
     Watch(WatchSettings),
@@ -398,6 +406,8 @@ impl Command {
             | Self::Slo(_)
             | Self::QuotaCheck(_)
             | Self::Usage(_)
+            | Self::Validate(_)
+            | Self::PodDevices(_)
             | Self::Watch(_)
             | Self::Top(_)
             | Self::Version(_)

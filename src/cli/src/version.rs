@@ -7,7 +7,6 @@ use octavo_client::{Client, RequestPath, ServerSettings};
 use octavo_model::API_VERSION;
 use serde::{Deserialize, Serialize};
 
-use super::fleet::all_nodes;
 use super::text::{Cell, count_noun, printable, table};
 use super::{CliError, Exit, Report, explain, json, yaml};
 use crate::settings::version::{VersionFormat, VersionSettings};
@@ -94,8 +93,8 @@ async fn add_fleet(versions: &mut Versions, server: &ServerSettings) -> Result<(
     let client = Client::connect(server).await?;
     let description: ApiDescription = client.get(&RequestPath::new("/openapi.json")).await?;
     versions.aggregator = Some(description.info.version);
-    let nodes = match all_nodes(&client).await {
-        Err(CliError::Client(error)) if error.is_forbidden() => return Ok(()),
+    let nodes = match client.all_nodes().await {
+        Err(error) if error.is_forbidden() => return Ok(()),
         nodes => nodes?,
     };
     versions.cluster = nodes.cluster;

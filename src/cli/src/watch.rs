@@ -1,7 +1,6 @@
 //! `octavo watch`: changes of the fleet, as a table that is redrawn or as lines.
 //!
 //! ```text
-//! event_feed.rs the aggregator's stream: connect, read, reconnect
 //! lines.rs      a line or an object for each change
 //! screen.rs     a table on a terminal
 //! node_diff.rs  description of the difference between two rows of a node
@@ -10,7 +9,6 @@
 //! The stream only reports that a node changed. The aggregator applies the filter, so the node is requested again.
 //! Exits with 0 when it is interrupted or the output is closed.
 
-pub(super) mod event_feed;
 mod lines;
 pub(super) mod node_diff;
 pub(super) mod screen;
@@ -18,14 +16,14 @@ pub(super) mod screen;
 use std::io;
 
 use jiff::{Timestamp, Unit};
-use octavo_client::Client;
+use octavo_client::{Client, EventFeed};
 use tokio::signal::unix::{SignalKind, signal};
 
-use self::event_feed::EventFeed;
 use super::fleet::absent_types;
 use super::{CliError, Exit, Report, output};
 use crate::settings::fleet::{FleetFormat, WatchSettings};
 use crate::settings::{Colors, OutputMode};
+use crate::text::printable;
 
 /// Watches until it is interrupted or the output is closed.
 pub(super) async fn watch(
@@ -54,6 +52,11 @@ pub(super) async fn watch(
         }
     }
     Ok(Report { exit: Exit::Done, ..Report::default() })
+}
+
+/// Reports on standard error that a connection was lost.
+pub(super) fn note_lost(why: &str) {
+    output::note(&format!("note: {}", printable(why)));
 }
 
 /// Returns the current time in seconds, as in the documents.

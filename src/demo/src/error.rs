@@ -3,6 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
+use octavo_client::ClientError;
 use thiserror::Error;
 use tokio::task::JoinError;
 
@@ -101,6 +102,12 @@ pub enum DemoError {
     /// The aggregator did not report the expected fleet.
     #[error("the aggregator does not show the fleet correctly: {}", .0.join("; "))]
     FleetMismatch(Vec<String>),
+    /// The aggregator does not answer.
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    /// The output could not be printed.
+    #[error("cannot print the output")]
+    Print(#[source] io::Error),
 }
 
 impl DemoError {
@@ -124,6 +131,7 @@ impl DemoError {
                 "check that the program is built for this machine; rebuild it with `make \
                       demo`",
             ),
+            Self::Client(error) => error.advice(),
             Self::Cluster(_)
             | Self::Server(_)
             | Self::Object(_)
@@ -131,7 +139,8 @@ impl DemoError {
             | Self::Command { .. }
             | Self::Died { .. }
             | Self::NoAddress { .. }
-            | Self::FleetMismatch(_) => None,
+            | Self::FleetMismatch(_)
+            | Self::Print(_) => None,
         }
     }
 }

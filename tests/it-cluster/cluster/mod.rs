@@ -29,5 +29,6 @@ mod scheduled;
 pub(crate) mod sharing;
 mod sharing_kubelet;
 mod supervisor;
+mod validation;
 
 pub(crate) use api::Api;

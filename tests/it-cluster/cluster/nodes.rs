@@ -2,6 +2,7 @@
 //! machine.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
@@ -139,4 +140,18 @@ pub(crate) fn root(programs: &[(&Path, &str)]) -> TempDir {
         }
     }
     root
+}
+
+/// Lets every user read and write the directory, like device files.
+pub(crate) fn open_to_all(directory: &Path) {
+    let all = fs::Permissions::from_mode(0o777);
+    fs::set_permissions(directory, all.clone()).unwrap();
+    for entry in fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            open_to_all(&path);
+        } else {
+            fs::set_permissions(path, all.clone()).unwrap();
+        }
+    }
 }

@@ -81,6 +81,21 @@ impl Plugin {
         machine: Store,
         which: impl Fn(&World) -> Vec<Device> + Send + 'static,
     ) -> Self {
+        // There is no device file, so the container only gets the environment variable.
+        Self::offer_with(kubelet, resource, (machine, which), |ids| ContainerAllocateResponse {
+            envs: [("NVIDIA_VISIBLE_DEVICES".to_owned(), ids.join(","))].into(),
+            ..ContainerAllocateResponse::default()
+        })
+    }
+
+    /// The same, with a response for the device ids of a container.
+    #[track_caller]
+    pub(crate) fn offer_with(
+        kubelet: &Path,
+        resource: &str,
+        (machine, which): (Store, impl Fn(&World) -> Vec<Device> + Send + 'static),
+        respond: impl Fn(&[String]) -> ContainerAllocateResponse + Send + Sync + 'static,
+    ) -> Self {
         let directory = kubelet.join("device-plugins");
         let endpoint = format!("{}.sock", resource.replace('/', "-"));
         let socket = directory.join(&endpoint);
@@ -100,9 +115,10 @@ impl Plugin {
                 let look = move || which(&machine.read().unwrap());
                 let (devices, offered) = watch::channel(look());
                 tokio::spawn(follow(look, devices));
+                let service = Service { offered, respond: Box::new(respond) };
                 let listener = UnixListener::bind(&at).unwrap();
                 let server = Server::builder()
-                    .add_service(DevicePluginServer::new(Service { offered }))
+                    .add_service(DevicePluginServer::new(service))
                     .serve_with_incoming(UnixListenerStream::new(listener));
                 let server = tokio::spawn(server);
                 // Kubelet calls back before it answers, so the server must already listen.
@@ -153,8 +169,12 @@ async fn follow(look: impl Fn() -> Vec<Device>, devices: watch::Sender<Vec<Devic
 const OPTIONS: DevicePluginOptions =
     DevicePluginOptions { pre_start_required: false, get_preferred_allocation_available: true };
 
+/// Response for the device ids of a container.
+type Respond = Box<dyn Fn(&[String]) -> ContainerAllocateResponse + Send + Sync>;
+
 struct Service {
     offered: watch::Receiver<Vec<Device>>,
+    respond: Respond,
 }
 
 #[tonic::async_trait]
@@ -202,11 +222,7 @@ impl DevicePlugin for Service {
         request: Request<AllocateRequest>,
     ) -> Result<Response<AllocateResponse>, Status> {
         let requests = request.into_inner().container_requests.into_iter();
-        // There is no device file, so the container only gets the environment variable.
-        let responses = requests.map(|request| ContainerAllocateResponse {
-            envs: [("NVIDIA_VISIBLE_DEVICES".to_owned(), request.devices_ids.join(","))].into(),
-            ..ContainerAllocateResponse::default()
-        });
+        let responses = requests.map(|request| (self.respond)(&request.devices_ids));
         Ok(Response::new(AllocateResponse { container_responses: responses.collect() }))
     }
 

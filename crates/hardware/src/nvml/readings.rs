@@ -108,7 +108,8 @@ fn memory(gpu: DeviceSession<'_>) -> Result<MemoryUse, DriverError> {
 }
 
 /// Reads all partitions that the driver lists. Their handles are found by index and matched with the last observation
-/// by UUID.
+/// by UUID. If that has no partitions because NVML lists instances to privileged processes only, as in the container of
+/// a pod, every partition with a handle is returned.
 fn partitions(
     gpu: DeviceSession<'_>,
     device: &Device,
@@ -116,6 +117,7 @@ fn partitions(
 ) -> Result<Vec<PartitionReading>, DriverError> {
     let mut found = Vec::new();
     let instances = device.mig.state().map_or(&[][..], |state| &state.gpu_instances);
+    let is_unlisted = instances.is_empty() && !device.mig.is_fully_known();
     for instance in instances {
         for compute in &instance.compute_instances {
             let Some(uuid) = &compute.uuid else { continue };
@@ -132,7 +134,7 @@ fn partitions(
     let most = gpu.query("nvmlDeviceGetMaxMigDeviceCount", nvml_wrapper::Device::mig_device_count);
     let mut left = found.len();
     for index in 0..available(most)?.unwrap_or_default() {
-        if left == 0 {
+        if left == 0 && !is_unlisted {
             break;
         }
         // Not every index has a partition.
@@ -144,6 +146,8 @@ fn partitions(
         if let Some(one) = all.find(|one| Some(&one.uuid) == uuid.as_ref()) {
             one.memory = available(memory(partition))?;
             left = left.saturating_sub(1);
+        } else if let (Some(uuid), true) = (uuid, is_unlisted) {
+            found.extend(available(unlisted_partition(partition, uuid))?);
         }
     }
     found.sort_by_key(|one| (one.gpu_instance, one.compute_instance));
@@ -152,6 +156,31 @@ fn partitions(
         one.compute = utilization.get(&one.gpu_instance).copied();
     }
     Ok(found)
+}
+
+/// Reads a partition that the last observation does not have.
+fn unlisted_partition(
+    partition: DeviceSession<'_>,
+    uuid: String,
+) -> Result<PartitionReading, DriverError> {
+    let (mut gpu_instance, mut compute_instance) = (0, 0);
+    // SAFETY: the handle comes from this library, and `gpu_instance` is writable until the call returns.
+    raw!(partition, nvmlDeviceGetGpuInstanceId, |f| unsafe {
+        f(partition.handle.0, &raw mut gpu_instance)
+    })?;
+    // SAFETY: as above, for `compute_instance`.
+    raw!(partition, nvmlDeviceGetComputeInstanceId, |f| unsafe {
+        f(partition.handle.0, &raw mut compute_instance)
+    })?;
+    let memory = available(memory(partition))?;
+    Ok(PartitionReading {
+        gpu_instance,
+        compute_instance,
+        uuid,
+        profile: None,
+        memory,
+        compute: None,
+    })
 }
 
 fn partition(gpu: DeviceSession<'_>, index: u32) -> Result<DeviceSession<'_>, DriverError> {

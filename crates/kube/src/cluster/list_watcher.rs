@@ -21,7 +21,7 @@ use tokio_stream::StreamExt;
 
 use super::extract::Extracted;
 use crate::backoff::ReconnectBackoff;
-use crate::client::{REQUEST_TIMEOUT, describe_error};
+use crate::client::{REQUEST_TIMEOUT, RequestError, describe_error, request};
 
 /// Server-side watch timeout in seconds. Renewing an idle watch confirms that nothing has changed.
 const WATCH_TIMEOUT_SECONDS: u32 = 30;
@@ -94,6 +94,27 @@ struct PageMetadata {
     resource_version: Option<String>,
     #[serde(rename = "continue")]
     continue_token: Option<String>,
+}
+
+/// Lists the objects that `params` select, page by page.
+pub(super) async fn list<K: WatchedKind>(
+    client: &Client,
+    mut params: ListParams,
+) -> Result<Vec<K::Extract>, RequestError> {
+    params.limit = Some(PAGE_SIZE);
+    let mut all = Vec::new();
+    loop {
+        let page = async {
+            let request = Request::new(K::PATH).list(&params).map_err(kube::Error::BuildRequest)?;
+            client.request::<Page<K>>(request).await
+        };
+        let page = request(page).await?;
+        all.extend(page.items.unwrap_or_default().into_iter().map(|item| item.read().object));
+        params.continue_token = page.metadata.continue_token.filter(|rest| !rest.is_empty());
+        if params.continue_token.is_none() {
+            return Ok(all);
+        }
+    }
 }
 
 /// Lists and watches objects of one kind.

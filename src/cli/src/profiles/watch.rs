@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use octavo_client::{Client, EventStream};
+use octavo_client::{Client, EventFeed, EventStream, FeedItem};
 use octavo_fleet::hardware_profile::ProfileKind;
 use octavo_fleet::hardware_profile::document::{ProfileEvent, ProfileList, ProfileRow};
 use octavo_model::reported::Reported;
@@ -17,9 +17,8 @@ use crate::settings::profiles::ProfileFilter;
 use crate::settings::{Colors, OutputMode};
 use crate::style::Style;
 use crate::text::{count_noun, printable};
-use crate::watch::event_feed::{EventFeed, FeedItem, note_lost};
 use crate::watch::screen::{AlternateScreen, height, over, status_line};
-use crate::watch::{StopSignal, now};
+use crate::watch::{StopSignal, note_lost, now};
 use crate::{CliError, Exit, Report, json_line, yaml};
 
 /// Namespace, name and kind of object.
@@ -57,7 +56,7 @@ async fn follow(
     let lost = move |why: &str| {
         if is_picture {
             // Shown immediately: the next redraw may take a while.
-            let _ = output::out(&status_line(&Style::Bad.paint(why, colors)));
+            let _ = output::out(&status_line(&Style::Bad.paint(&printable(why), colors)));
         } else {
             note_lost(why);
         }
@@ -75,7 +74,8 @@ async fn follow(
                     return Ok(());
                 }
             }
-            Err(error) => feed.failed(error, &lost).await?,
+            Err(CliError::Client(error)) => feed.failed(error, &lost).await?,
+            Err(error) => return Err(error),
         }
     }
 }

@@ -14,7 +14,7 @@ use crate::doctor::{RemoteNode, connect_cluster};
 use crate::output::note;
 use crate::settings::support_bundle::SupportBundleSettings;
 use crate::text::{count_noun, printable};
-use crate::{CliError, fleet, version};
+use crate::{CliError, version};
 
 /// Maximum number of agents whose logs are read if no nodes are specified.
 const MAX_AGENT_LOGS: usize = 20;
@@ -70,7 +70,7 @@ async fn nodes(
     settings: &SupportBundleSettings,
     contents: &mut Contents,
 ) -> Result<Vec<NodeRow>, CliError> {
-    let mut nodes = fleet::all_nodes(client).await?.items;
+    let mut nodes = client.all_nodes().await?.items;
     for node in &nodes {
         contents.add_name(NameKind::Node, &node.name);
     }

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use octavo_client::{EventFeed, FeedItem};
 use octavo_fleet::api::{Event, NodeRow};
 
-use super::event_feed::{EventFeed, FeedItem, note_lost};
-use super::{node_diff, now};
+use super::{node_diff, note_lost, now};
 use crate::output::{self, OutputState};
 use crate::settings::fleet::{FleetFormat, WatchSettings};
 use crate::settings::{Colors, Headers};
@@ -36,7 +36,8 @@ pub(super) async fn follow(
         match output {
             Ok(OutputState::Open) => {}
             Ok(OutputState::Closed) => return Ok(()),
-            Err(error) => feed.failed(error, &note_lost).await?,
+            Err(CliError::Client(error)) => feed.failed(error, &note_lost).await?,
+            Err(error) => return Err(error),
         }
     }
 }

@@ -5,12 +5,12 @@
 
 use std::time::Duration;
 
+use octavo_client::{EventFeed, FeedItem};
 use octavo_fleet::api::NodeList;
 use terminal_size::{Height, terminal_size};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{Instant, sleep_until};
 
-use super::event_feed::{EventFeed, FeedItem};
 use super::now;
 use crate::CliError;
 use crate::fleet::{self, nodes};
@@ -18,6 +18,7 @@ use crate::output::{self, OutputState};
 use crate::settings::Colors;
 use crate::settings::fleet::WatchSettings;
 use crate::style::Style;
+use crate::text::printable;
 
 /// Maximum interval between redraws: ages change even without events.
 const MAX_REDRAW_INTERVAL: Duration = Duration::from_secs(2);
@@ -61,7 +62,7 @@ pub(super) async fn follow(
     loop {
         let lost = |why: &str| {
             // Shown immediately: the next redraw may take a while.
-            let _ = output::out(&status_line(&Style::Bad.paint(why, colors)));
+            let _ = output::out(&status_line(&Style::Bad.paint(&printable(why), colors)));
         };
         let before = due.checked_sub(MAX_REDRAW_INTERVAL);
         // While disconnected, the feed waits before it retries, and nothing must shorten that wait.
@@ -92,7 +93,8 @@ pub(super) async fn follow(
                     return Ok(());
                 }
             }
-            Err(error) => feed.failed(error, &lost).await?,
+            Err(CliError::Client(error)) => feed.failed(error, &lost).await?,
+            Err(error) => return Err(error),
         }
         due = Instant::now() + MAX_REDRAW_INTERVAL;
     }

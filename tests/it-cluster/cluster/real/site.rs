@@ -3,7 +3,6 @@
 //! The container runtime adds the simulated driver as it does NVIDIA's, so pods are those of the chart. [`values`] has
 //! all helm values of this environment; [`service`] replaces the aggregator's service.
 
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use std::{fs, thread};
@@ -11,7 +10,7 @@ use std::{fs, thread};
 use serde_json::{Value, json};
 
 use super::super::Api;
-use super::super::nodes::Nodes;
+use super::super::nodes::{Nodes, open_to_all};
 use super::documents::Reader;
 use super::service;
 use crate::fleet_api::Api as Readers;
@@ -266,20 +265,6 @@ fn images(nodes: &Nodes) {
         nodes.import(node, &images.archive(image));
         let name = |version: &str| format!("docker.io/octavo/{image}:{version}");
         nodes.name(node, &name(VERSION), &name(NEXT));
-    }
-}
-
-/// Lets every user read and write the directory, like device files.
-fn open_to_all(directory: &Path) {
-    let all = fs::Permissions::from_mode(0o777);
-    fs::set_permissions(directory, all.clone()).unwrap();
-    for entry in fs::read_dir(directory).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            open_to_all(&path);
-        } else {
-            fs::set_permissions(path, all.clone()).unwrap();
-        }
     }
 }
 

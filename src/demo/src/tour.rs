@@ -4,16 +4,13 @@ use std::io::{self, IsTerminal};
 use std::path::Path;
 use std::process::Stdio;
 
-use octavo_demo::DemoError;
+use octavo_terminal::output::{self, OutputState};
+use octavo_terminal::style::{Colors, Style};
+use octavo_terminal::text::printable;
 use tokio::process::Command;
 use tokio::sync::mpsc;
 
-use super::outcome::DemoOutcome;
-use crate::CliError;
-use crate::output::{self, OutputState};
-use crate::settings::Colors;
-use crate::style::Style;
-use crate::text::printable;
+use crate::{DemoError, DemoOutcome};
 
 /// A command of the tour.
 #[derive(Debug)]
@@ -69,18 +66,18 @@ const FAILURE_CODES: [i32; 2] = [1, 2];
 
 /// A tour of a running demo.
 #[derive(Debug)]
-pub(super) struct Tour<'a> {
+pub(crate) struct Tour<'a> {
     /// This program.
-    pub(super) own: &'a Path,
+    pub(crate) own: &'a Path,
     /// URL of the aggregator.
-    pub(super) aggregator_url: &'a str,
-    pub(super) kubeconfig: &'a Path,
-    pub(super) colors: Colors,
+    pub(crate) aggregator_url: &'a str,
+    pub(crate) kubeconfig: &'a Path,
+    pub(crate) colors: Colors,
 }
 
 impl Tour<'_> {
     /// Runs all commands. On a terminal, waits for Enter after each.
-    pub(super) async fn run(&self) -> Result<DemoOutcome, CliError> {
+    pub(crate) async fn run(&self) -> Result<DemoOutcome, DemoError> {
         let mut enter = EnterReader::listen();
         for (index, step) in STEPS.iter().enumerate() {
             let number = index.saturating_add(1);
@@ -88,7 +85,7 @@ impl Tour<'_> {
             let command = format!("$ octavo {}", step.arguments);
             let head = Style::Strong.paint(&head, self.colors);
             let text = format!("\n{head}\n{command}\n{}", self.output_of(step).await?);
-            if output::out(&text)? == OutputState::Closed {
+            if output::out(&text).map_err(DemoError::Print)? == OutputState::Closed {
                 return Ok(DemoOutcome::OutputClosed);
             }
             if number < STEPS.len() && !enter.next().await? {
@@ -101,7 +98,7 @@ impl Tour<'_> {
     }
 
     /// Runs a command as a user would, and returns its output with its notes.
-    async fn output_of(&self, step: &Step) -> Result<String, CliError> {
+    async fn output_of(&self, step: &Step) -> Result<String, DemoError> {
         let failed = |message: String| DemoError::Command { command: step.arguments, message };
         let color = match self.colors {
             Colors::On => "--color=always",
@@ -119,7 +116,7 @@ impl Tour<'_> {
             .map_err(|error| failed(error.to_string()))?;
         let notes = String::from_utf8_lossy(&done.stderr);
         if done.status.code().is_none_or(|code| FAILURE_CODES.contains(&code)) {
-            return Err(failed(printable(notes.trim())).into());
+            return Err(failed(printable(notes.trim())));
         }
         Ok(format!("{}{notes}", String::from_utf8_lossy(&done.stdout)))
     }
@@ -149,11 +146,12 @@ impl EnterReader {
     }
 
     /// Returns whether the tour continues: not after the end of standard input.
-    async fn next(&mut self) -> Result<bool, CliError> {
+    async fn next(&mut self) -> Result<bool, DemoError> {
         let Some(lines) = &mut self.0 else {
             return Ok(true);
         };
-        let _ = output::out("\nPress Enter for the next command, Ctrl-C to stop. ")?;
+        let prompt = "\nPress Enter for the next command, Ctrl-C to stop. ";
+        let _ = output::out(prompt).map_err(DemoError::Print)?;
         Ok(lines.recv().await.is_some())
     }
 }

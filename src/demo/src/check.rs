@@ -2,12 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use octavo_demo::scenario::Scenario;
 use octavo_fleet::api::{NodeRow, TypeRow};
+
+use crate::scenario::Scenario;
 
 /// Expected and observed state.
 #[derive(Debug)]
-pub(super) struct FleetCheck {
+pub(crate) struct FleetCheck {
     undiscovered: BTreeSet<String>,
     types: BTreeMap<String, u32>,
     /// Whether no types other than the expected ones may exist.
@@ -28,15 +29,15 @@ struct ClusterCheck {
 
 /// Numbers of hardware profiles, of pending pods by type, of offers with a price, and of containers with a utilization.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct ClusterCounts {
-    pub(super) profiles: usize,
-    pub(super) pending: usize,
-    pub(super) prices: usize,
-    pub(super) busy: usize,
+pub(crate) struct ClusterCounts {
+    pub(crate) profiles: usize,
+    pub(crate) pending: usize,
+    pub(crate) prices: usize,
+    pub(crate) busy: usize,
 }
 
 impl FleetCheck {
-    pub(super) fn new(scenarios: &[Scenario], cluster: ClusterCounts) -> Self {
+    pub(crate) fn new(scenarios: &[Scenario], cluster: ClusterCounts) -> Self {
         let mut types = BTreeMap::new();
         for (name, count) in scenarios.iter().filter_map(Scenario::types).flatten() {
             let sum: &mut u32 = types.entry(name).or_default();
@@ -52,7 +53,7 @@ impl FleetCheck {
         }
     }
 
-    pub(super) fn nodes(&mut self, rows: &[NodeRow]) {
+    pub(crate) fn nodes(&mut self, rows: &[NodeRow]) {
         // The cluster has Nodes before their agents connect.
         for row in rows.iter().filter(|row| !row.agent_version.is_empty()) {
             self.undiscovered.remove(&row.name);
@@ -61,7 +62,7 @@ impl FleetCheck {
 
     /// Compares the current counts. They need to match only once: devices that are lost on purpose later do not
     /// matter.
-    pub(super) fn types(&mut self, rows: &[TypeRow]) {
+    pub(crate) fn types(&mut self, rows: &[TypeRow]) {
         self.last = rows
             .iter()
             .map(|row| {
@@ -76,7 +77,7 @@ impl FleetCheck {
     }
 
     /// Compares the current numbers, which need to be reached only once.
-    pub(super) fn cluster(&mut self, counts: ClusterCounts) {
+    pub(crate) fn cluster(&mut self, counts: ClusterCounts) {
         let ClusterCheck { expected, last, done } = &mut self.cluster;
         *last = counts;
         *done |= counts.profiles >= expected.profiles
@@ -85,20 +86,20 @@ impl FleetCheck {
             && counts.busy >= expected.busy;
     }
 
-    pub(super) fn cluster_shown(&self) -> bool {
+    pub(crate) fn cluster_shown(&self) -> bool {
         self.cluster.done
     }
 
-    pub(super) fn all_discovered(&self) -> bool {
+    pub(crate) fn all_discovered(&self) -> bool {
         self.undiscovered.is_empty()
     }
 
-    pub(super) fn all_counted(&self) -> bool {
+    pub(crate) fn all_counted(&self) -> bool {
         self.counted
     }
 
     /// Returns the missing items, one text each.
-    pub(super) fn missing(&self) -> Vec<String> {
+    pub(crate) fn missing(&self) -> Vec<String> {
         let undiscovered = self.undiscovered.iter();
         let mut missing: Vec<String> =
             undiscovered.map(|name| format!("node {name} was not discovered")).collect();
@@ -125,7 +126,7 @@ impl FleetCheck {
     }
 
     /// Summarizes what was verified.
-    pub(super) fn summary(&self) -> String {
+    pub(crate) fn summary(&self) -> String {
         let devices = self.last.values().fold(0_u32, |sum, one| sum.saturating_add(*one));
         let ClusterCounts { profiles, pending, prices, busy } = self.cluster.last;
         format!(
@@ -157,15 +158,41 @@ impl ClusterCheck {
 
 #[cfg(test)]
 mod tests {
-    use octavo_demo::scenario;
+    use octavo_fleet::api::NodeType;
+    use octavo_fleet::summary::{DeviceCounts, Sharing};
+    use octavo_fleet::type_source::TypeSource;
 
     use super::*;
-    use crate::fleet::nodes::tests::row;
+    use crate::scenario;
+
+    /// A node with an agent and one type.
+    fn row(name: &str) -> NodeRow {
+        NodeRow {
+            name: name.to_owned(),
+            state: serde_json::from_value("ok".into()).unwrap(),
+            reason: None,
+            source: TypeSource::Agent.into(),
+            connected: true,
+            last_confirmed: "2026-11-21T10:00:00Z".to_owned(),
+            age_seconds: 3,
+            sharing: Sharing::Mixed.into(),
+            devices: DeviceCounts::default(),
+            memory_mib: 0,
+            types: vec![NodeType {
+                type_name: None,
+                type_source: None,
+                memory_mib: None,
+                devices: DeviceCounts::default(),
+            }],
+            layout: None,
+            agent_version: "0.1.0".to_owned(),
+        }
+    }
 
     fn types(counts: &BTreeMap<String, u32>) -> Vec<TypeRow> {
         let rows = counts.iter();
         rows.map(|(name, count)| {
-            let mut of_all = row("n", "ok").types[0].clone();
+            let mut of_all = row("n").types[0].clone();
             of_all.type_name = Some(name.clone());
             of_all.devices.total = *count;
             TypeRow { of_all, nodes: 1, nodes_without_agent: 0 }
@@ -178,7 +205,7 @@ mod tests {
         let scenarios = scenario::all(None).unwrap();
         let counts = ClusterCounts { profiles: 7, pending: 3, prices: 5, busy: 20 };
         let mut check = FleetCheck::new(&scenarios, counts);
-        let rows: Vec<NodeRow> = scenarios.iter().map(|one| row(&one.name, "ok")).collect();
+        let rows: Vec<NodeRow> = scenarios.iter().map(|one| row(&one.name)).collect();
         check.nodes(&rows);
         assert!(check.all_discovered() && !check.all_counted());
         assert_eq!(check.missing().len(), check.types.len() + 4);
@@ -196,7 +223,7 @@ mod tests {
     fn missing_nodes_devices_and_extra_types_are_listed() {
         let scenarios = scenario::all(None).unwrap();
         let mut check = FleetCheck::new(&scenarios, ClusterCounts::default());
-        let rows: Vec<NodeRow> = scenarios.iter().skip(1).map(|one| row(&one.name, "ok")).collect();
+        let rows: Vec<NodeRow> = scenarios.iter().skip(1).map(|one| row(&one.name)).collect();
         check.nodes(&rows);
         let mut wrong = check.types.clone();
         wrong.insert("nvidia-h100-80gb".to_owned(), 7);

@@ -1,17 +1,16 @@
 //! The aggregator's stream of changes, which reconnects after failures.
 
-use octavo_client::{Client, ClientError, EventStream, Events, RequestPath};
 use octavo_fleet::api::Event;
 use octavo_stream::protocol::Backoff;
+use octavo_toolkit::error::chain;
 use octavo_toolkit::random::random;
 use tokio::time::sleep;
 
-use crate::error::brief;
-use crate::{CliError, output};
+use crate::{Client, ClientError, EventStream, Events, RequestPath};
 
 /// A stream that reconnects.
 #[derive(Debug)]
-pub(crate) struct EventFeed<E = Event> {
+pub struct EventFeed<E = Event> {
     client: Client,
     stream: Option<Events<E>>,
     backoff: Backoff,
@@ -20,7 +19,7 @@ pub(crate) struct EventFeed<E = Event> {
 
 /// Item of the stream.
 #[derive(Debug)]
-pub(crate) enum FeedItem<E = Event> {
+pub enum FeedItem<E = Event> {
     /// Connected; missed changes must be requested.
     Connected,
     /// A change.
@@ -28,32 +27,33 @@ pub(crate) enum FeedItem<E = Event> {
 }
 
 impl<E: EventStream> EventFeed<E> {
-    pub(crate) fn new(client: Client) -> Self {
+    /// Creates a feed that is not connected yet.
+    pub fn new(client: Client) -> Self {
         Self { client, stream: None, backoff: Backoff::default(), connections: 0 }
     }
 
     /// Returns the client, for other requests.
-    pub(crate) fn client(&self) -> &Client {
+    pub fn client(&self) -> &Client {
         &self.client
     }
 
     /// Returns whether the stream is not known to be closed.
-    pub(crate) fn is_connected(&self) -> bool {
+    pub fn is_connected(&self) -> bool {
         self.stream.is_some()
     }
 
-    /// Returns the next item. A failure of the first attempt ends the command, because the address may be wrong; later
+    /// Returns the next item. A failure of the first attempt is an error, because the address may be wrong; later
     /// failures are reported to `lost` and retried.
-    pub(crate) async fn next(&mut self, lost: impl Fn(&str)) -> Result<FeedItem<E>, CliError> {
+    pub async fn next(&mut self, lost: impl Fn(&str)) -> Result<FeedItem<E>, ClientError> {
         loop {
             let failure = match &mut self.stream {
                 None => match self.connect().await {
                     Ok(()) => return Ok(FeedItem::Connected),
-                    Err(error) => error.into(),
+                    Err(error) => error,
                 },
                 Some(stream) => match stream.next().await {
                     Ok(event) => return Ok(FeedItem::Changed(Box::new(event))),
-                    Err(source) => self.client.failed(&target::<E>(), source).into(),
+                    Err(source) => self.client.failed(&target::<E>(), source),
                 },
             };
             self.failed(failure, &lost).await?;
@@ -61,18 +61,17 @@ impl<E: EventStream> EventFeed<E> {
     }
 
     /// Handles the failure of a caller's request; waits before the next connection.
-    pub(crate) async fn failed(
+    pub async fn failed(
         &mut self,
-        failure: CliError,
+        failure: ClientError,
         lost: &impl Fn(&str),
-    ) -> Result<(), CliError> {
+    ) -> Result<(), ClientError> {
         self.stream = None;
-        let may_pass = matches!(&failure, CliError::Client(error) if error.is_transient());
-        if self.connections == 0 || !may_pass {
+        if self.connections == 0 || !failure.is_transient() {
             return Err(failure);
         }
         let wait = self.backoff.next_delay(random());
-        lost(&format!("{}; reconnecting in {:.1} s", brief(&failure), wait.as_secs_f64()));
+        lost(&format!("{}; reconnecting in {:.1} s", chain(&failure), wait.as_secs_f64()));
         sleep(wait).await;
         Ok(())
     }
@@ -93,11 +92,6 @@ impl<E: EventStream> EventFeed<E> {
         self.backoff.reset();
         Ok(())
     }
-}
-
-/// Reports on standard error that a connection was lost.
-pub(crate) fn note_lost(why: &str) {
-    output::note(&format!("note: {why}"));
 }
 
 fn target<E: EventStream>() -> RequestPath {

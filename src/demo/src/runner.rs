@@ -5,35 +5,29 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use octavo_client::ServerSettings;
-use octavo_client::{Client, RequestPath};
-use octavo_demo::cluster::SimulatedCluster;
-use octavo_demo::scenario::Scenario;
-use octavo_demo::{
-    ChildProcesses, DemoAction, DemoError, DemoEvent, DemoMachine, DemoSite, LAYOUTS, PRICES,
-    Programs, RunningMachines, Servers, Workloads, event_cycle,
-};
+use jiff::Timestamp;
+use octavo_client::{Client, EventFeed, RequestPath, ServerSettings};
 use octavo_fleet::api::{Event, NodeRow, TypeList};
 use octavo_fleet::availability::AvailabilityList;
 use octavo_fleet::hardware_profile::document::ProfileList;
 use octavo_fleet::matching::{MatchAnswer, MatchRequest};
 use octavo_fleet::usage::UsageList;
 use octavo_settings::server_url::ServerUrl;
+use octavo_terminal::output::{self, OutputState};
+use octavo_terminal::style::{Colors, Style};
+use octavo_terminal::text::printable;
+use octavo_toolkit::error::chain;
 use tokio::process::Command;
 use tokio::time::{Instant, interval, sleep_until};
 
-use super::check::{ClusterCounts, FleetCheck};
-use super::outcome::DemoOutcome;
-use super::tour::Tour;
-use crate::error::brief;
-use crate::output::{self, OutputState};
-use crate::settings::Colors;
-use crate::settings::demo::DemoSettings;
-use crate::style::Style;
-use crate::text::printable;
-use crate::watch::event_feed::{EventFeed, note_lost};
-use crate::watch::{StopSignal, node_diff, now};
-use crate::{CliError, fleet};
+use crate::check::{ClusterCounts, FleetCheck};
+use crate::cluster::SimulatedCluster;
+use crate::scenario::Scenario;
+use crate::tour::Tour;
+use crate::{
+    ChildProcesses, DemoAction, DemoError, DemoEvent, DemoMachine, DemoOutcome, DemoSite, LAYOUTS,
+    PRICES, Programs, RunningMachines, Servers, Workloads, event_cycle,
+};
 
 /// Maximum time of a start, sufficient on a slow machine.
 const START_TIMEOUT: Duration = Duration::from_mins(1);
@@ -47,15 +41,37 @@ const EXPECTED_PRICES: usize = 8;
 /// Containers of the built-in fleet whose utilization the driver reports. Some events end one.
 const EXPECTED_BUSY: usize = 46;
 
+/// Formats a change of a node as a line; `None` if there is nothing to show.
+pub type DescribeChange = fn(Option<&NodeRow>, &Event, Colors) -> Option<String>;
+
+/// Options of the demo.
+#[derive(Debug, Clone, Copy)]
+pub struct DemoOptions {
+    /// Port of the aggregator; 0 for any free port.
+    pub port: u16,
+    /// Runs the tour instead of showing changes.
+    pub tour: bool,
+    /// True if the machines are the built-in ones.
+    pub built_in: bool,
+    /// Duration; `None` until it is stopped.
+    pub duration: Option<Duration>,
+}
+
 /// Inputs of the demo.
 #[derive(Debug)]
-pub(super) struct DemoRunner<'a> {
-    pub(super) settings: &'a DemoSettings,
-    pub(super) colors: Colors,
-    pub(super) programs: &'a Programs,
+pub struct DemoRunner<'a> {
+    /// Options.
+    pub options: DemoOptions,
+    /// Colors of the output.
+    pub colors: Colors,
+    /// Formats changes.
+    pub describe: DescribeChange,
+    /// The programs.
+    pub programs: &'a Programs,
     /// This program. Found once, because its path changes if it is rebuilt meanwhile.
-    pub(super) own: &'a Path,
-    pub(super) directory: &'a Path,
+    pub own: &'a Path,
+    /// Directory of all files.
+    pub directory: &'a Path,
 }
 
 /// The last reported state of the fleet, and the expected one.
@@ -65,6 +81,7 @@ struct FleetMonitor {
     check: FleetCheck,
     known: BTreeMap<String, NodeRow>,
     colors: Colors,
+    describe: DescribeChange,
     /// True if changes are not printed.
     quiet: bool,
 }
@@ -105,16 +122,16 @@ impl DemoProcesses {
 
 impl DemoRunner<'_> {
     /// Runs until it is stopped or its time is over, and ends every process and connection.
-    pub(super) async fn run(
+    pub async fn run(
         &self,
         scenarios: &[Scenario],
-        stop: &mut StopSignal,
-    ) -> Result<DemoOutcome, CliError> {
+        stop: impl Future<Output = ()>,
+    ) -> Result<DemoOutcome, DemoError> {
         let mut servers = Servers::default();
         let mut processes = DemoProcesses::new().await;
         let outcome = tokio::select! {
             outcome = self.operate(scenarios, &mut servers, &mut processes) => outcome,
-            () = stop.received() => Ok(DemoOutcome::Stopped),
+            () = stop => Ok(DemoOutcome::Stopped),
         };
         // Agents and aggregator use the API server and the kubelets until they exit. A second Ctrl-C is not needed: a
         // process that does not exit on request is killed.
@@ -129,7 +146,7 @@ impl DemoRunner<'_> {
         scenarios: &[Scenario],
         servers: &mut Servers,
         processes: &mut DemoProcesses,
-    ) -> Result<DemoOutcome, CliError> {
+    ) -> Result<DemoOutcome, DemoError> {
         self.log("Kubernetes, kubelets, drivers and hardware are simulated; aggregator and agents are real")?;
         let cluster = SimulatedCluster::start(servers).await.map_err(DemoError::Cluster)?;
         let kubeconfig = self.directory.join("kubeconfig");
@@ -159,7 +176,7 @@ impl DemoRunner<'_> {
             profiles: Workloads::profiles(cluster.objects()),
             ..ClusterCounts::default()
         };
-        if self.settings.machines.is_none() {
+        if self.options.built_in {
             expected = ClusterCounts {
                 pending: EXPECTED_PENDING,
                 prices: EXPECTED_PRICES,
@@ -172,12 +189,13 @@ impl DemoRunner<'_> {
             check: FleetCheck::new(scenarios, expected),
             known: BTreeMap::new(),
             colors: self.colors,
-            quiet: self.settings.tour,
+            describe: self.describe,
+            quiet: self.options.tour,
         };
         tokio::select! {
             ended = self.show(monitor, EventFeed::new(client), (&mut fleet, aggregator_url)) => ended,
-            died = processes.died() => Err(died.into()),
-            failed = servers.failed() => Err(DemoError::Server(failed).into()),
+            died = processes.died() => Err(died),
+            failed = servers.failed() => Err(DemoError::Server(failed)),
         }
     }
 
@@ -188,7 +206,7 @@ impl DemoRunner<'_> {
         site: &'a DemoSite<'a>,
         servers: &mut Servers,
         (aggregator, children): (&str, &mut ChildProcesses),
-    ) -> Result<Vec<DemoMachine<'a>>, CliError> {
+    ) -> Result<Vec<DemoMachine<'a>>, DemoError> {
         let mut machines = Vec::new();
         for scenario in scenarios {
             self.log(&format!("starting the agent of {}: {}", scenario.name, scenario.title()))?;
@@ -206,7 +224,7 @@ impl DemoRunner<'_> {
         mut monitor: FleetMonitor,
         mut feed: EventFeed,
         (fleet, aggregator_url): (&mut RunningMachines<'_, '_>, &str),
-    ) -> Result<DemoOutcome, CliError> {
+    ) -> Result<DemoOutcome, DemoError> {
         let machines = fleet.machines;
         let (mut opened, mut ready) = (false, false);
         let mut end = Instant::now() + START_TIMEOUT;
@@ -221,8 +239,8 @@ impl DemoRunner<'_> {
         let tour = tour.run();
         tokio::pin!(tour);
         loop {
-            let waits_for_tour = self.settings.tour && !ready;
-            let has_end = !opened || waits_for_tour || self.settings.duration().is_some();
+            let waits_for_tour = self.options.tour && !ready;
+            let has_end = !opened || waits_for_tour || self.options.duration.is_some();
             tokio::select! {
                 received = feed.next(note_lost) => {
                     let _ = received?;
@@ -230,13 +248,13 @@ impl DemoRunner<'_> {
                         Ok(OutputState::Open) => {}
                         Ok(OutputState::Closed) => return Ok(DemoOutcome::OutputClosed),
                         // Requested again at the next event.
-                        Err(CliError::Client(error)) => note_lost(&brief(&error.into())),
+                        Err(DemoError::Client(error)) => note_lost(&chain(&error)),
                         Err(error) => return Err(error),
                     }
                 }
                 update = fleet.next() => fleet.apply(update).await,
                 () = sleep_until(end), if has_end => return monitor.verdict(machines.len()),
-                ended = &mut tour, if ready && self.settings.tour => return ended,
+                ended = &mut tour, if ready && self.options.tour => return ended,
                 _ = pace.tick(), if opened => {
                     if let Some(event) = events.next() {
                         self.apply_event(&event, fleet).await?;
@@ -246,7 +264,7 @@ impl DemoRunner<'_> {
             ready |= opened && monitor.check.missing().is_empty();
             if !opened && monitor.check.all_discovered() {
                 opened = true;
-                end = Instant::now() + self.settings.duration().unwrap_or(START_TIMEOUT);
+                end = Instant::now() + self.options.duration.unwrap_or(START_TIMEOUT);
                 pace.reset();
                 self.open(machines, aggregator_url, fleet.site.kubeconfig)?;
             }
@@ -259,7 +277,7 @@ impl DemoRunner<'_> {
         machines: &[DemoMachine<'_>],
         aggregator_url: &str,
         kubeconfig: &Path,
-    ) -> Result<(), CliError> {
+    ) -> Result<(), DemoError> {
         self.print_welcome(aggregator_url, machines.len(), kubeconfig)?;
         for machine in machines.iter().filter(|machine| machine.waits_for_driver()) {
             self.print_event(machine.name(), "the driver is installed")?;
@@ -273,7 +291,7 @@ impl DemoRunner<'_> {
         &self,
         children: &mut ChildProcesses,
         kubeconfig: &Path,
-    ) -> Result<Addresses, CliError> {
+    ) -> Result<Addresses, DemoError> {
         let prices = self.directory.join("prices.yaml");
         let layouts = self.directory.join("layouts.yaml");
         for (path, text) in [(&prices, PRICES), (&layouts, LAYOUTS)] {
@@ -283,7 +301,7 @@ impl DemoRunner<'_> {
         let mut command = Command::new(&self.programs.aggregator);
         command
             .args(["--plaintext", "--grpc-listen=127.0.0.1:0", "--cluster-name=demo"])
-            .arg(format!("--http-listen=127.0.0.1:{}", self.settings.port))
+            .arg(format!("--http-listen=127.0.0.1:{}", self.options.port))
             .args(["--follow-cluster", "--create-profiles", "--kubeconfig"])
             .arg(kubeconfig)
             .arg("--price-book")
@@ -299,8 +317,8 @@ impl DemoRunner<'_> {
         let silent = sleep_until(Instant::now() + START_TIMEOUT);
         tokio::select! {
             addresses = addresses => Ok(addresses),
-            died = children.died() => Err(died.into()),
-            () = silent => Err(DemoError::NoAddress { log: log.text() }.into()),
+            died = children.died() => Err(died),
+            () = silent => Err(DemoError::NoAddress { log: log.text() }),
         }
     }
 
@@ -308,7 +326,7 @@ impl DemoRunner<'_> {
         &self,
         event: &DemoEvent,
         fleet: &RunningMachines<'_, '_>,
-    ) -> Result<(), CliError> {
+    ) -> Result<(), DemoError> {
         self.print_event(&event.machine, &event.description)?;
         let machine = fleet.machines.iter().find(|machine| machine.name() == event.machine);
         let Some(machine) = machine else {
@@ -331,15 +349,15 @@ impl DemoRunner<'_> {
     }
 
     /// Prints an event, except during a tour.
-    fn print_event(&self, machine: &str, what: &str) -> Result<(), CliError> {
-        if self.settings.tour {
+    fn print_event(&self, machine: &str, what: &str) -> Result<(), DemoError> {
+        if self.options.tour {
             return Ok(());
         }
         let text = format!("{}  {machine}: {what}", time_of_day());
         line(&Style::Strong.paint(&text, self.colors))
     }
 
-    fn log(&self, text: &str) -> Result<(), CliError> {
+    fn log(&self, text: &str) -> Result<(), DemoError> {
         line(&format!("{} {text}", Style::Strong.paint("==>", self.colors)))
     }
 
@@ -348,9 +366,9 @@ impl DemoRunner<'_> {
         aggregator_url: &str,
         machines: usize,
         kubeconfig: &Path,
-    ) -> Result<(), CliError> {
+    ) -> Result<(), DemoError> {
         self.log(&format!("all {machines} machines are connected. Web pages: {aggregator_url}/"))?;
-        if self.settings.tour {
+        if self.options.tour {
             return Ok(());
         }
         let own = self.own.display();
@@ -368,8 +386,8 @@ impl DemoRunner<'_> {
 
 impl FleetMonitor {
     /// Requests the fleet's state, prints the changes and checks it.
-    async fn update(&mut self) -> Result<OutputState, CliError> {
-        let rows = fleet::all_nodes(&self.client).await?.items;
+    async fn update(&mut self) -> Result<OutputState, DemoError> {
+        let rows = self.client.all_nodes().await?.items;
         self.check.nodes(&rows);
         if !self.check.all_counted() {
             let types: TypeList = self.client.get(&RequestPath::new("/api/v1/types")).await?;
@@ -384,8 +402,8 @@ impl FleetMonitor {
         for node in rows {
             let before = self.known.insert(node.name.clone(), node.clone());
             let event = Event::Node { node };
-            if let Some(words) = node_diff::words(before.as_ref(), &event, self.colors)
-                && output::out(&format!("{}    {words}\n", time_of_day()))? == OutputState::Closed
+            if let Some(words) = (self.describe)(before.as_ref(), &event, self.colors)
+                && print(&format!("{}    {words}\n", time_of_day()))? == OutputState::Closed
             {
                 return Ok(OutputState::Closed);
             }
@@ -394,7 +412,7 @@ impl FleetMonitor {
     }
 
     /// Checks the parts that come from the simulated cluster.
-    async fn check_cluster(&mut self) -> Result<(), CliError> {
+    async fn check_cluster(&mut self) -> Result<(), DemoError> {
         let profiles: ProfileList = self.client.get(&RequestPath::new("/api/v1/profiles")).await?;
         let target = RequestPath::new("/api/v1/availability");
         let rows: AvailabilityList = self.client.get(&target).await?;
@@ -413,7 +431,7 @@ impl FleetMonitor {
         Ok(())
     }
 
-    fn verdict(&self, machines: usize) -> Result<DemoOutcome, CliError> {
+    fn verdict(&self, machines: usize) -> Result<DemoOutcome, DemoError> {
         let missing = self.check.missing();
         if missing.is_empty() {
             let summary = self.check.summary();
@@ -421,7 +439,7 @@ impl FleetMonitor {
                 "==> all {machines} machines were discovered, and {summary}"
             )));
         }
-        Err(DemoError::FleetMismatch(missing).into())
+        Err(DemoError::FleetMismatch(missing))
     }
 }
 
@@ -433,12 +451,20 @@ fn address(message: &str) -> String {
 
 /// Prints a line. A closed output must not end the demo before the processes are stopped in order; the next update
 /// detects it.
-fn line(text: &str) -> Result<(), CliError> {
-    output::out(&format!("{text}\n")).map(|_| ())
+fn line(text: &str) -> Result<(), DemoError> {
+    print(&format!("{text}\n")).map(|_| ())
+}
+
+fn print(text: &str) -> Result<OutputState, DemoError> {
+    output::out(text).map_err(DemoError::Print)
+}
+
+/// Reports on standard error that a connection was lost.
+fn note_lost(why: &str) {
+    output::note(&format!("note: {}", printable(why)));
 }
 
 /// Returns the time of day, in UTC.
 fn time_of_day() -> String {
-    let now = now();
-    now.split_once('T').map_or_else(|| now.clone(), |(_, time)| time.to_owned())
+    Timestamp::now().strftime("%H:%M:%SZ").to_string()
 }

@@ -2,7 +2,7 @@
 
 /// End of a demo that did not fail.
 #[derive(Debug)]
-pub(super) enum DemoOutcome {
+pub enum DemoOutcome {
     /// The user stopped it.
     Stopped,
     /// Standard output was closed.
