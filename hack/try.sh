@@ -62,6 +62,7 @@ octavo availability
 # let a policy choose the layout of all nodes with a type, instead of node by node
 kubectl label node node-1 octavo.dev/layout-
 octavo policy apply -f hack/try/policy.yaml --yes
+kubectl wait node node-1 --for=jsonpath='{.metadata.labels.workload-type}'=inference --timeout=2m
 kubectl wait acceleratorpolicy inference --for=condition=Complete --timeout=2m
 octavo policy status inference
 # delete the policy: its labels are removed, and the partitions stay

@@ -9,6 +9,8 @@ use octavo_files::layouts;
 use octavo_files::{history, inventory, label_set, node_resources};
 use octavo_model::inventory::Vendor;
 use octavo_planner::layout::Dialect;
+use octavo_policy::PolicySpec;
+use serde::Deserialize as _;
 use serde_json::Value;
 
 use crate::layouts::checks::without_places;
@@ -102,6 +104,7 @@ fn read(path: &str, text: &str) -> Result<(), String> {
         Some("PriceBook") => {
             layouts::prices::parse(text).map(drop).map_err(|errors| format!("{errors:?}"))
         }
+        Some("AcceleratorPolicy") => read_policy(document),
         Some("Node") if document.pointer("/metadata/labels").is_some() => {
             label_set::parse(text).map(drop).map_err(|error| error.to_string())
         }
@@ -116,6 +119,13 @@ fn read(path: &str, text: &str) -> Result<(), String> {
             .map_err(|error| error.to_string()),
         _ => Err("no reader for this format: add it here".to_owned()),
     }
+}
+
+fn read_policy(document: &Value) -> Result<(), String> {
+    let spec = &document["spec"];
+    let policy = PolicySpec::deserialize(spec).map_err(|error| error.to_string())?;
+    let written = serde_json::to_value(&policy).map_err(|error| error.to_string())?;
+    contains(&written, spec).then_some(()).ok_or_else(|| format!("values were lost: {written}"))
 }
 
 fn read_inventory(text: &str, document: &Value) -> Result<(), String> {

@@ -94,7 +94,7 @@ impl ValidationError {
             Self::NoNode(_) => "`kubectl get nodes` lists the nodes of the cluster",
             Self::NoMatch(_) => "check the selector with `kubectl get nodes -l SELECTOR`",
             Self::NotRemoved(_) => {
-                "remove them with `kubectl delete pods -A -l LABEL`; each ends at its own deadline"
+                "remove them with `kubectl delete pods -A -l LABEL`; each ends at its own deadline once it is scheduled"
             }
             Self::NoAgent(_) => "specify --image and --namespace, or install Octavo",
         }
@@ -176,17 +176,18 @@ impl ValidationClient {
 
     /// Lists the pods of a run, or those of all runs.
     async fn list(&self, namespace: &str, run: Option<&str>) -> Result<Vec<Pod>, RequestError> {
-        let mut selector = format!("{NAME_LABEL}={NAME}");
-        if let Some(run) = run {
-            selector = format!("{selector},{RUN_LABEL}={run}");
-        }
+        let selector = match run {
+            Some(run) => format!("{NAME_LABEL}={NAME},{RUN_LABEL}={run}"),
+            None => format!("{NAME_LABEL}={NAME},{RUN_LABEL}"),
+        };
         let params = ListParams::default().labels(&selector);
         Ok(request(self.pods(namespace).list(&params)).await?.items)
     }
 
     /// Deletes a pod. An absent one is no error.
     async fn delete(&self, namespace: &str, name: &str) -> Result<(), RequestError> {
-        let params = DeleteParams { grace_period_seconds: Some(0), ..DeleteParams::default() };
+        // With 0, the unit would be released before the kubelet has ended the container.
+        let params = DeleteParams { grace_period_seconds: Some(1), ..DeleteParams::default() };
         match request(self.pods(namespace).delete(name, &params)).await {
             Ok(_) => Ok(()),
             Err(error) if error.code() == Some(404) => Ok(()),
@@ -209,8 +210,7 @@ impl ValidationClient {
         Some(format!("{reason}: {message}"))
     }
 
-    /// Removes the pods of runs that were killed: the finished ones, and those past their own deadline. Returns their
-    /// names.
+    /// Removes the pods of runs that were killed: those older than their own deadline. Returns their names.
     pub async fn remove_expired(
         &self,
         namespace: &str,

@@ -91,7 +91,11 @@ pub fn plan(plan: &PolicyPlanDocument) -> Vec<Fact> {
     facts.extend(rollout.stop.iter().map(|stop| match stop.action {
         StopAction::Pause => Fact::new("Stopped", stop.message.as_str()).with_tone(Tone::Bad),
         StopAction::RollBack | StopAction::Remove => {
-            Fact::new("Rolls back", stop.message.as_str()).with_tone(Tone::Warning)
+            let is_done = rollout.waves.is_empty()
+                && rollout.updating.is_empty()
+                && rollout.waiting.is_empty();
+            let name = if is_done { "Rolled back" } else { "Rolls back" };
+            Fact::new(name, stop.message.as_str()).with_tone(Tone::Warning)
         }
     }));
     facts.extend(plan.infeasible.iter().map(|one| {
@@ -127,7 +131,7 @@ pub fn plan(plan: &PolicyPlanDocument) -> Vec<Fact> {
     facts.extend(plan.duration.filter(|_| changing > 0).map(|duration| {
         let [least, most] = [duration.min_seconds, duration.max_seconds]
             .map(|seconds| format_age_short(std::time::Duration::from_secs(seconds)));
-        Fact::new("Duration", format!("{least} to {most}, windows not included"))
+        Fact::new("Duration", format!("{least} to {most}, excluding time outside windows"))
     }));
     facts
 }

@@ -81,8 +81,9 @@ pub(crate) fn status(world: &World<'_>, policy: &Policy) -> (PolicyStatus, Optio
     let refusal = refusal(world, policy);
     let mut wake_at = None;
     let mut obstacle = None;
+    let is_lost = rollout::recover(&mut after, world);
     if refusal.is_none() {
-        rollout::retarget(&mut after, world);
+        rollout::retarget(&mut after, world.now, is_lost);
     } else if policy.status.stop.is_none() {
         // A stop ends with the next spec that is accepted.
         after.status.observed_generation = policy.generation;

@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 
 use crate::next::refusal;
 use crate::node::PolicyNode;
-use crate::rollout::{self, Nodes, Observation, retarget};
+use crate::rollout::{self, Nodes, Observation};
 use crate::status::Stop;
 use crate::world::{Policy, Relation, Target, World};
 
@@ -42,6 +42,10 @@ pub struct PolicyPlan {
     pub overridden: Vec<String>,
     /// Nodes that another policy selects too.
     pub conflicting: Vec<String>,
+    /// Unavailable nodes now, and then during each step of the plan.
+    #[serde(skip)]
+    #[schema(ignore)]
+    pub down: Vec<BTreeSet<String>>,
 }
 
 /// Node of a wave.
@@ -71,7 +75,8 @@ impl PlannedNode {
 pub fn plan(world: &World<'_>, policy: &Policy) -> PolicyPlan {
     let refused = refusal(world, policy).map(String::from);
     let mut policy = policy.clone();
-    retarget(&mut policy, world);
+    let is_lost = rollout::recover(&mut policy, world);
+    rollout::retarget(&mut policy, world.now, is_lost);
     let target = policy.clone();
     let Some(observed) = Observation::new(world, &target) else {
         return PolicyPlan { refused, ..PolicyPlan::default() };
@@ -86,11 +91,15 @@ pub fn plan(world: &World<'_>, policy: &Policy) -> PolicyPlan {
     let (begun, first): (Vec<_>, Vec<_>) =
         current.into_iter().partition(|node| policy.patch(node, world.now).is_none());
     let unavailable = observed.unavailable(&policy.status);
-    let mut schedule = Schedule { unavailable, ..Schedule::default() };
+    let down = vec![unavailable.clone()];
+    let mut schedule = Schedule { unavailable, down, ..Schedule::default() };
     if refused.is_some() || policy.status.is_halted() {
         schedule.waiting.extend(first.into_iter().chain(candidates));
     } else {
-        schedule.fill((&begun, first), candidates, observed.budget());
+        // With a pause, the current wave ends first. A rollback has no pauses.
+        let pause = observed.spec.rollout.pause.filter(|pause| !pause.get().is_zero());
+        let is_separate = pause.is_some() && policy.status.stop.is_none();
+        schedule.fill((&begun, first), candidates, (observed.budget(), is_separate));
     }
     let named = |wanted: Relation| {
         let all = observed.others.iter().filter(move |(_, relation)| *relation == wanted);
@@ -112,6 +121,11 @@ pub fn plan(world: &World<'_>, policy: &Policy) -> PolicyPlan {
         waiting: planned(&schedule.waiting),
         overridden: named(Relation::Overridden),
         conflicting: named(Relation::Conflicting),
+        down: schedule
+            .down
+            .iter()
+            .map(|names| names.iter().map(|name| (*name).to_owned()).collect())
+            .collect(),
         stop: policy.status.stop,
     }
 }
@@ -127,27 +141,36 @@ struct Schedule<'a> {
     waiting: Nodes<'a>,
     /// Names of unavailable nodes that no wave changes.
     unavailable: BTreeSet<&'a str>,
+    /// Unavailable nodes now, and during each step.
+    down: Vec<BTreeSet<&'a str>>,
 }
 
 impl<'a> Schedule<'a> {
-    /// Divides the candidates into waves. `first` is the beginning of the first wave, during which changes that have begun end.
+    /// Divides the candidates into waves. `first` is the beginning of the first wave, during which changes that have begun end. Other
+    /// nodes do not join it if `is_separate`.
     fn fill(
         &mut self,
         (begun, first): (&Nodes<'a>, Nodes<'a>),
         candidates: Nodes<'a>,
-        budget: usize,
+        (budget, is_separate): (usize, bool),
     ) {
         let (ready, not_ready) = rollout::ordered(candidates, &self.unavailable);
         let mut rest = ready.as_slice();
         let mut busy = begun.len().saturating_add(first.len());
         let mut wave = first;
         loop {
-            let count = rollout::joining(rest, &self.unavailable, budget, busy);
+            let count = if is_separate && busy > 0 {
+                0
+            } else {
+                rollout::joining(rest, &self.unavailable, budget, busy)
+            };
             let (joining, later) = rest.split_at_checked(count).unwrap_or((rest, &[]));
             wave.extend(joining);
             if wave.is_empty() && busy == 0 {
                 break;
             }
+            let joined = wave.iter().map(|node| node.name());
+            self.down.push(self.unavailable.iter().copied().chain(joined).collect());
             for node in begun.iter().chain(&wave) {
                 self.unavailable.remove(node.name());
             }

@@ -60,6 +60,9 @@ pub enum Record {
     Valid(NodeRecord),
 }
 
+/// Largest number of a roll-out, far above any that a controller reaches. A forged record must not use up the numbers.
+const MAX_ROLLOUT: i64 = 1 << 53;
+
 /// Time in which an agent notices a changed label and reports about it. Source: the agent waits until a label is stable for 2 s.
 const REPORT_DELAY: SignedDuration = SignedDuration::from_secs(10);
 
@@ -71,10 +74,13 @@ impl NodeRecord {
 }
 
 impl Record {
-    /// Parses the annotation. A record with keys that no policy can set was not written by the controller.
+    /// Parses the annotation. A record with a number or keys that no policy can set was not written by the controller.
     pub fn parse(annotation: Option<&str>) -> Self {
         let Some(text) = annotation else { return Self::Absent };
         let Ok(record) = serde_json::from_str::<NodeRecord>(text) else { return Self::Invalid };
+        if !(1..=MAX_ROLLOUT).contains(&record.rollout) {
+            return Self::Invalid;
+        }
         let taints = record.taints.iter().map(|taint| &taint.key);
         if record.labels.keys().chain(taints).any(|key| is_reserved(key)) {
             return Self::Invalid;

@@ -114,26 +114,49 @@ fn needs_change(policy: &Policy, node: &PolicyNode<'_>, now: Timestamp) -> bool 
     policy.patch(node, now).is_some() || is_retry
 }
 
+/// Corrects a status that was lost or restored from a backup, and returns whether it was: the status names a roll-out before the records
+/// do, so it is older than a record with a later number.
+///
+/// A controller with an outdated view of the policy comes to the same result, but the API server refuses its status.
+pub(crate) fn recover(policy: &mut Policy, world: &World<'_>) -> bool {
+    let recorded = world.last_rollout(policy);
+    if recorded <= policy.status.rollout {
+        return false;
+    }
+    let is_changing = |node: &&PolicyNode<'_>| {
+        node.record.of(&policy.uid).is_some_and(|record| {
+            let is_reliable = record.unreliable_until().is_none_or(|until| until <= world.now);
+            !node.is_available() || !is_reliable
+        })
+    };
+    // Available nodes of an older wave must wait for the budget like all others.
+    let changing = world.nodes.values().filter(is_changing).take(MAX_WAVE);
+    let changing = changing.map(|node| node.name().to_owned()).collect();
+    let status = &mut policy.status;
+    status.rollout = recorded;
+    status.updating = changing;
+    status.failures.clear();
+    // The request may have been carried out.
+    status.rollback_to.clone_from(&policy.rollback_to);
+    true
+}
+
 /// Begins another roll-out if the spec, a request for a rollback or a lost status demands it.
-pub(crate) fn retarget(policy: &mut Policy, world: &World<'_>) {
+pub(crate) fn retarget(policy: &mut Policy, now: Timestamp, is_lost: bool) {
     let Ok(spec) = &policy.spec else { return };
     let content = Content::of(spec);
     let revision = content.revision();
     let limit = usize::try_from(spec.revision_history_limit.max(1)).unwrap_or(1);
-    let recorded = world.last_rollout(policy);
     let status = &mut policy.status;
-    // The status names a roll-out before the records do, so a later record means that the status was lost. A controller with an
-    // outdated view of the policy comes to the same result, but the API server refuses its status.
-    let is_lost = recorded > status.rollout;
-    status.rollout = status.rollout.max(recorded);
     let is_new_spec = status.observed_generation != policy.generation;
     let ends_stop = is_new_spec && status.stop.is_some();
     if ends_stop || (status.stop.is_none() && status.revision != revision) {
         status.stop = None;
         let is_known = |one: &&Revision| one.revision == revision;
-        let complete = status.revisions.iter().find(is_known).is_some_and(|one| one.complete);
+        // Failures of a revision that was complete must not remove it from all nodes, and a lost status does not show that.
+        let complete = is_lost || status.revisions.iter().any(|one| is_known(&one) && one.complete);
         status.revisions.retain(|one| one.revision != revision);
-        let first = Revision { revision: revision.clone(), time: world.now, complete, content };
+        let first = Revision { revision: revision.clone(), time: now, complete, content };
         status.revisions.insert(0, first);
         status.revisions.truncate(limit);
         begin(status, revision);
@@ -242,9 +265,12 @@ fn stop(status: &mut PolicyStatus, reaction: OnFailure) {
     let mut earlier = status.revisions.iter().skip(1);
     let previous = earlier.clone().find(|one| one.complete).or_else(|| earlier.next());
     let previous = previous.map(|one| one.revision.clone());
+    let was_complete = status.revisions.first().is_some_and(|one| one.complete);
     let (action, target) = match (reaction, previous) {
         (OnFailure::Pause, _) => (StopAction::Pause, None),
         (OnFailure::RollBack, Some(previous)) => (StopAction::RollBack, Some(previous)),
+        // Other nodes work with it.
+        (OnFailure::RollBack, None) if was_complete => (StopAction::Pause, None),
         (OnFailure::RollBack, None) => (StopAction::Remove, Some(String::new())),
     };
     let revision = status.revision.clone();

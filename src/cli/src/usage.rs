@@ -34,17 +34,22 @@ pub(super) async fn usage(settings: &UsageSettings, colors: Colors) -> Result<Re
     if let Some(rules) = rules.filter(|_| !summary.items.is_empty()) {
         summary.items.retain(|one| !rules.allow(&one.namespace, one.type_name.as_ref()));
         if summary.items.is_empty() {
-            notes.push("the access rules allow all of these allocations".to_owned());
+            notes.push("no reported allocation violates the access rules".to_owned());
         }
     }
-    let is_violated = settings.access_rules.is_some() && !summary.items.is_empty();
+    let is_complete = !is_empty && summary.stale_nodes == 0 && !summary.incomplete;
+    let checked = settings.access_rules.as_ref().and_then(|_| {
+        (!summary.items.is_empty())
+            .then_some(Exit::Changes)
+            .or_else(|| (!is_complete).then_some(Exit::Failed))
+    });
     let printed = settings.output;
     let mut names: Vec<&str> = summary.items.iter().map(|one| one.namespace.as_str()).collect();
     names.dedup();
     let text = || table(&summary.items, settings.by, printed, colors);
     let output = render(printed.format, &summary, names, text)?;
     let report = fleet::report(output, notes, unknown);
-    Ok(if is_violated { Report { exit: Exit::Changes, ..report } } else { report })
+    Ok(Report { exit: checked.unwrap_or(report.exit), ..report })
 }
 
 fn notes(summary: &UsageSummary, is_empty: bool) -> Vec<String> {

@@ -174,7 +174,7 @@ impl Site {
     /// Starts a validation, and waits until its pod runs. The driver of the container must hang.
     fn start_hanging(&self) -> (Child, String) {
         let api = self.nodes.api();
-        let mut command = self.command(api.kubeconfig(), &[NODE]);
+        let mut command = self.command(api.kubeconfig(), &[NODE, "--timeout", "10m"]);
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let child = command.spawn().unwrap();
         let pod = until("a pod", || self.pods(), |pods| pods.len() == 1).remove(0);
@@ -357,11 +357,8 @@ fn unusable_nodes_and_arguments_are_reported(site: &Site) {
     let (_, text) = evidence(&results[GPU], "free-units");
     assert_eq!(text, "0 of 1 units are allocatable");
     let (results, _) = site.validate(&[NODE, "--resource", "nvidia.com/gpu.shared"], 1);
-    let (verdict, text) = evidence(&results[""], "free-units");
-    assert_eq!(
-        (verdict.as_str(), text.as_str()),
-        ("failing", "the node does not offer nvidia.com/gpu.shared")
-    );
+    let (verdict, text) = evidence(&results["nvidia.com/gpu.shared"], "free-units");
+    assert_eq!((verdict.as_str(), text.as_str()), ("failing", "the node does not offer it"));
     let (_, notes) = site.validate(&["no-such-node"], 1);
     assert!(notes.contains("the cluster has no node no-such-node"), "{notes}");
     let (_, notes) = site.validate(&["-l", "pool=none"], 1);

@@ -258,7 +258,7 @@ async fn access_rules_hide_allowed_allocations(server: &str) {
     let (out, notes, code) = run_beside(server, &arguments).await;
     assert_eq!(
         (&*out, &*notes, code),
-        ("", "note: the access rules allow all of these allocations\n", Some(0))
+        ("", "note: no reported allocation violates the access rules\n", Some(0))
     );
     // The devices of team-a have no type, so no rule allows them.
     rules("team-a", "nvidia-a100-40gb");
@@ -267,6 +267,16 @@ async fn access_rules_hide_allowed_allocations(server: &str) {
     rules("team-a", "A100");
     let (out, notes, code) = run_beside(server, &arguments).await;
     assert!(out.is_empty() && notes.contains("rules.yaml") && code == Some(1), "{notes}");
+}
+
+async fn access_rules_need_reports(server: &str) {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("rules.yaml");
+    let rules = "apiVersion: octavo.dev/v1\nkind: AccessRules\nnamespaces: {}\n";
+    fs::write(&path, rules).unwrap();
+    let arguments = ["usage", "--access-rules", path.to_str().unwrap()];
+    let (_, notes, code) = run_beside(server, &arguments).await;
+    assert!(notes.contains("1 node stale") && code == Some(1), "{notes}");
 }
 
 #[tokio::test]
@@ -300,4 +310,5 @@ team-a     unknown  0        0           2         2
     aggregator.silence("gpu-1");
     let (_, notes, _) = run_beside(&server, &["usage"]).await;
     assert!(notes.contains("1 node stale"), "{notes}");
+    access_rules_need_reports(&server).await;
 }

@@ -3,6 +3,7 @@
 use octavo_fleet::accelerator_resource::is_accelerator;
 use octavo_fleet::cluster::{ClusterNode, ClusterPod, Readiness};
 use octavo_model::text::first_names;
+use octavo_node::node_object::REPARTITIONING_TAINT;
 use octavo_node::validation::{Expectation, StepResult, Validation, ValidationStep};
 
 /// Maximum number of listed pods that hold units.
@@ -43,30 +44,32 @@ pub fn plan_node(node: &ClusterNode, pods: &[ClusterPod], wanted: &[String]) -> 
             "check the kubelet: `kubectl describe node NODE` shows its conditions",
         );
     }
-    let names = node.capacity.iter().filter(|(name, count)| {
-        // The kubelet lists a resource without units after its device plugin has ended.
-        if wanted.is_empty() {
-            *count > 0 && is_accelerator(name)
-        } else {
-            wanted.iter().any(|one| one == name)
-        }
-    });
-    let planned: Vec<PlannedStep> =
-        names.map(|(name, _)| plan_resource(node, pods, name)).collect();
-    if planned.is_empty() {
-        let evidence = if wanted.is_empty() {
-            "the node offers no units of an accelerator resource".to_owned()
-        } else {
-            format!("the node does not offer {}", wanted.join(", "))
-        };
-        return failed(&evidence, "check the driver and the device plugin: `octavo doctor NODE`");
+    if node.taints.iter().any(|taint| taint.key == REPARTITIONING_TAINT) {
+        let evidence = "the node is being repartitioned".to_owned();
+        let step = StepResult::skipped(ValidationStep::FreeUnits, evidence);
+        return vec![PlannedStep::Done(Validation::new(&node.name, None, vec![step]))];
     }
-    planned
+    // The kubelet lists a resource without units after its device plugin has ended.
+    let offered = node.capacity.iter().filter(|(name, count)| *count > 0 && is_accelerator(name));
+    let names: Vec<&str> = if wanted.is_empty() {
+        offered.map(|(name, _)| name).collect()
+    } else {
+        wanted.iter().map(String::as_str).collect()
+    };
+    if names.is_empty() {
+        let evidence = "the node offers no units of an accelerator resource";
+        return failed(evidence, "check the driver and the device plugin: `octavo doctor NODE`");
+    }
+    names.into_iter().map(|name| plan_resource(node, pods, name)).collect()
 }
 
 fn plan_resource(node: &ClusterNode, pods: &[ClusterPod], resource: &str) -> PlannedStep {
     let done = |step| PlannedStep::Done(Validation::new(&node.name, Some(resource), vec![step]));
     let step = ValidationStep::FreeUnits;
+    if !node.capacity.iter().any(|(name, _)| name == resource) {
+        let remedy = "check the driver and the device plugin: `octavo doctor NODE`";
+        return done(StepResult::failing(step, "the node does not offer it".to_owned(), remedy));
+    }
     let Some(expected) = Expectation::new(resource, &node.labels) else {
         let remedy = "specify a resource of NVIDIA, AMD or AWS Neuron with --resource";
         return done(StepResult::failing(
@@ -170,7 +173,7 @@ mod tests {
         failed(&node(2, 0), &[], "0 of 2 units are allocatable");
         failed(&node(0, 0), &[], "the node offers no units of an accelerator resource");
         let other = ["example.com/fpga".to_owned()];
-        failed(&node(2, 2), &other, "the node does not offer example.com/fpga");
+        failed(&node(2, 2), &other, "the node does not offer it");
         failed(&node(2, 2), &["cpu".to_owned()], "the vendor of the resource is not known");
         let mut unready = node(2, 2);
         unready.readiness = Readiness::NotReady;

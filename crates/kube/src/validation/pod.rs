@@ -10,6 +10,8 @@ use super::{NAME, NAME_LABEL, RUN_LABEL};
 
 /// Time after the timeout of the command until the kubelet ends the pod of a command that was killed.
 const GRACE: Duration = Duration::from_mins(1);
+/// Name of the container.
+pub(super) const CONTAINER: &str = "validate";
 /// Memory limit: the command and the driver's library need about a quarter of it.
 const MEMORY_LIMIT: &str = "256Mi";
 /// Path of the termination message, which becomes part of the pod's status.
@@ -44,8 +46,13 @@ pub struct PodOptions {
 }
 
 impl AgentPod {
-    /// Returns the node of an agent, and its properties.
+    /// Returns the node of an agent that runs, and its properties.
     pub(super) fn from_object(pod: Pod) -> Option<(String, Self)> {
+        let is_running =
+            pod.status.is_some_and(|status| status.phase.as_deref() == Some("Running"));
+        if !is_running || pod.metadata.deletion_timestamp.is_some() {
+            return None;
+        }
         let spec = pod.spec?;
         let container = spec.containers.into_iter().next()?;
         let agent = Self {
@@ -81,7 +88,7 @@ pub fn pod(
     let on_node = json!({"key": "metadata.name", "operator": "In", "values": [node.name]});
     let deadline = options.timeout.saturating_add(GRACE).as_secs();
     let mut container = json!({
-        "name": "validate",
+        "name": CONTAINER,
         "image": options.image.as_ref().unwrap_or(&agent.image),
         "command": ["octavo", "pod-devices", "--output-file", TERMINATION_MESSAGE],
         "resources": {
@@ -99,7 +106,7 @@ pub fn pod(
     let mut spec = json!({
         "restartPolicy": "Never",
         "activeDeadlineSeconds": deadline,
-        "terminationGracePeriodSeconds": 0,
+        "terminationGracePeriodSeconds": 1,
         "automountServiceAccountToken": false,
         "enableServiceLinks": false,
         "securityContext": {"runAsNonRoot": true, "seccompProfile": {"type": "RuntimeDefault"}},
@@ -163,6 +170,7 @@ mod tests {
                 "nodeName": "a", "runtimeClassName": "nvidia", "imagePullSecrets": [{"name": "registry"}],
                 "containers": [{"name": "agent", "image": "octavo/agent:1", "imagePullPolicy": "Always"}],
             },
+            "status": {"phase": "Running"},
         });
         let (node, agent) = AgentPod::from_object(serde_json::from_value(pod).unwrap()).unwrap();
         assert_eq!(node, "a");

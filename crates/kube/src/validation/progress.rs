@@ -7,6 +7,8 @@ use octavo_node::validation::{
     ContainerReport, Expectation, StepResult, ValidationStep, check_container,
 };
 
+use super::pod::CONTAINER;
+
 /// Reasons for which the kubelet retries, but that usually need an administrator. Source: Kubernetes,
 /// `pkg/kubelet/images` and `pkg/kubelet/kuberuntime`.
 const PERMANENT: [&str; 6] = [
@@ -119,7 +121,9 @@ fn ended_state(ended: &ContainerStateTerminated) -> PodState {
 }
 
 fn container_state(status: &PodStatus) -> Option<&ContainerState> {
-    status.container_statuses.as_ref()?.first()?.state.as_ref()
+    // A webhook can add other containers.
+    let all = status.container_statuses.as_ref()?;
+    all.iter().find(|one| one.name == CONTAINER)?.state.as_ref()
 }
 
 /// Returns the results of a pod that will not change, or `None`.

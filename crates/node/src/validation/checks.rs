@@ -123,7 +123,7 @@ fn unit_type(
             format!("the partition has the profile {found}, the resource is for {wanted}");
         return StepResult::failing(step, evidence, "restart the device plugin on the node");
     }
-    let with_profile = |name: &str| match profile.as_ref().or(expected.profile.as_ref()) {
+    let with_profile = |name: &str| match &profile {
         Some(profile) => format!("{name}, {profile}"),
         None => name.to_owned(),
     };
@@ -179,7 +179,7 @@ fn memory(expected: &Expectation, unit: Option<&VisibleUnit>) -> StepResult {
         ),
         (false, Some((label, wanted))) => {
             let evidence = format!(
-                "the container sees {}, the label {label} promises {}",
+                "the container sees {}, the label {label} is {}",
                 shown(found),
                 shown(*wanted)
             );

@@ -122,6 +122,13 @@ impl Cluster {
         PolicyNode::new(&self.machines[name].node, None).is_available()
     }
 
+    /// Largest number of a roll-out in the records; 0 without records.
+    pub(super) fn last_rollout(&self) -> i64 {
+        let nodes = self.machines.values().map(|machine| PolicyNode::new(&machine.node, None));
+        let numbers = nodes.filter_map(|node| node.record.valid().map(|record| record.rollout));
+        numbers.max().unwrap_or_default()
+    }
+
     /// One minute passes on all machines.
     pub(super) fn tick(&mut self) {
         self.now += 1.minute();

@@ -23,6 +23,8 @@ enum Act {
     Join(u8),
     /// The status is lost, as in a restored backup. Every controller starts again with a current view.
     LoseStatus,
+    /// A status of an earlier roll-out is restored. Only a record with a later number shows that.
+    RestoreStatus(u8),
 }
 
 fn act() -> impl Strategy<Value = Act> {
@@ -37,6 +39,7 @@ fn act() -> impl Strategy<Value = Act> {
         1 => (0..12_u8).prop_map(Act::Remove),
         1 => (0..12_u8).prop_map(Act::Join),
         1 => Just(Act::LoseStatus),
+        1 => any::<u8>().prop_map(Act::RestoreStatus),
     ]
 }
 
@@ -51,7 +54,9 @@ fn run(acts: Vec<Act>, reaction: &str, budget: u32, failures: u32) {
     let mut cluster = Cluster::new(8);
     cluster.apply("a", specs(0));
     let (mut leader, mut other) = (Controller::new(&cluster), Controller::new(&cluster));
+    let mut earlier = Vec::new();
     for act in acts {
+        earlier.push(cluster.policies["a"].status.clone());
         match act {
             Act::Work(most) => {
                 leader.work(&mut cluster, most);
@@ -92,6 +97,15 @@ fn run(acts: Vec<Act>, reaction: &str, budget: u32, failures: u32) {
                 cluster.edit("a", |policy| policy.status = PolicyStatus::default());
                 leader = Controller::new(&cluster);
                 other = leader.clone();
+            }
+            Act::RestoreStatus(number) => {
+                let recorded = cluster.last_rollout();
+                earlier.retain(|status: &PolicyStatus| status.rollout < recorded);
+                if let Some(status) = earlier.get(usize::from(number) % earlier.len().max(1)) {
+                    cluster.edit("a", |policy| policy.status = status.clone());
+                    leader = Controller::new(&cluster);
+                    other = leader.clone();
+                }
             }
         }
         assert!(cluster.taken_down.len() <= budget as usize, "{:?}", cluster.taken_down);

@@ -1,5 +1,7 @@
 //! The rules of roll-outs, one by one.
 
+use std::collections::BTreeSet;
+
 use octavo_fleet::cluster::Readiness;
 use serde_json::json;
 
@@ -368,6 +370,32 @@ fn p5_plan_continues_after_the_nodes_that_are_being_changed() {
     let planned = plan_of(&cluster);
     assert_eq!((waves(&planned), planned.unchanged), (vec![vec!["node-01"], vec!["node-02"]], 0));
     assert_eq!((planned.updating, planned.waiting), (vec!["node-00".to_owned()], vec![]));
+}
+
+#[test]
+fn p5_planned_wave_joins_the_current_one_unless_there_is_a_pause() {
+    let mut cluster = Cluster::new(3);
+    cluster.apply("a", spec("serving", json!({})));
+    while Controller::new(&cluster).work(&mut cluster, 1) > 0 {}
+    let rollouts = [json!({"maxUnavailable": 3}), json!({"maxUnavailable": 3, "pause": "10m"})];
+    for (rollout, most) in rollouts.iter().zip([3, 2]) {
+        cluster.apply("a", spec("serving", rollout.clone()));
+        let planned = plan_of(&cluster);
+        assert_eq!(waves(&planned), [["node-01", "node-02"]]);
+        assert_eq!(planned.down.iter().map(BTreeSet::len).max(), Some(most));
+        assert_eq!(planned.down[0].len(), 1);
+    }
+}
+
+#[test]
+fn p5_failure_of_one_node_does_not_remove_a_complete_revision_from_the_others() {
+    let mut cluster = Cluster::new(2);
+    cluster.apply("a", spec("serving", json!({"onFailure": "RollBack"})));
+    cluster.settle();
+    cluster.join("node-02", Fate::Fails);
+    cluster.settle();
+    assert_eq!(cluster.state("a"), "Stopped");
+    assert_eq!(cluster.layouts(), [Some("serving"); 3]);
 }
 
 #[test]

@@ -151,28 +151,25 @@ impl PolicyView {
     /// Available nodes and devices during the roll-out.
     fn capacity(&self, policy: &Policy, plan: &PolicyPlan, fleet: &Fleet) -> RolloutCapacity {
         let cluster = self.cluster();
-        let unavailable: BTreeSet<&str> = plan.unavailable.iter().map(String::as_str).collect();
         let nodes = cluster.snapshot.nodes.values().filter(|node| policy.selects(node));
-        let selected = nodes.map(|node| node.name.as_str());
-        let available: Vec<&str> = selected.filter(|name| !unavailable.contains(name)).collect();
-        let devices = |names: &mut dyn Iterator<Item = &str>| -> u64 {
-            names
-                .filter_map(|name| reported(fleet, name))
-                .map(|node| u64::from(node.summary.counts().total))
-                .fold(0, u64::saturating_add)
+        let devices = |name: &str| {
+            reported(fleet, name).map_or(0, |node| u64::from(node.summary.counts().total))
         };
-        let all = devices(&mut available.iter().copied());
-        let waves = plan.waves.iter();
-        let waves = waves.map(|wave| wave.iter().map(|node| node.name.as_str()).collect());
-        let waves = waves.chain([plan.updating.iter().map(String::as_str).collect()]);
-        let waves: Vec<Vec<&str>> = waves.collect();
-        let largest = waves.iter().map(Vec::len).max();
-        let most = waves.iter().map(|wave| devices(&mut wave.iter().copied())).max();
+        let selected: Vec<(&str, u64)> =
+            nodes.map(|node| (node.name.as_str(), devices(&node.name))).collect();
+        let available = |down: &BTreeSet<String>| {
+            let up = selected.iter().filter(|(name, _)| !down.contains(*name));
+            up.fold((0_usize, 0_u64), |(nodes, devices), (_, more)| {
+                (nodes.saturating_add(1), devices.saturating_add(*more))
+            })
+        };
+        let steps: Vec<(usize, u64)> = plan.down.iter().map(available).collect();
+        let (nodes, devices) = steps.first().copied().unwrap_or_default();
         RolloutCapacity {
-            nodes: available.len(),
-            devices: all,
-            min_nodes: available.len().saturating_sub(largest.unwrap_or_default()),
-            min_devices: all.saturating_sub(most.unwrap_or_default()),
+            nodes,
+            devices,
+            min_nodes: steps.iter().map(|(nodes, _)| *nodes).min().unwrap_or_default(),
+            min_devices: steps.iter().map(|(_, devices)| *devices).min().unwrap_or_default(),
         }
     }
 }

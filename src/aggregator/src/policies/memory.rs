@@ -57,7 +57,7 @@ impl Memory {
             };
             let before =
                 outdated.entry(name.clone()).or_insert_with(|| reported.policy_record.clone());
-            // Every write changes the record. A node that was created again never had it, and its record can equal the earlier one.
+            // Every write changes the record. A recreated node has another UID; its record can equal the one before our write.
             let is_ours = written.uid == reported.uid
                 && *before == reported.policy_record
                 && reported.policy_record != written.policy_record;

@@ -52,6 +52,9 @@ async fn aggregator_with_policies_changes_layout_and_recorded_labels_and_taints_
     of_another["metadata"]["finalizers"] = json!([FOREIGN_FINALIZER]);
     let create = ApiRequest::post(POLICIES, of_another);
     cluster.admin().expect("a policy", &create, Allowed).await;
+    // The admission policies take effect one after the other.
+    let (_, label, denied) = changes_of_policies().remove(0);
+    aggregator.expect_eventually(&label, denied).await;
     aggregator.expect_all(&denials()).await;
     aggregator.expect_all(&own_changes()).await;
     aggregator.expect_all(&changes_of_policies()).await;
