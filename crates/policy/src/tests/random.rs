@@ -110,6 +110,11 @@ fn run(acts: Vec<Act>, reaction: &str, budget: u32, failures: u32) {
         }
         assert!(cluster.taken_down.len() <= budget as usize, "{:?}", cluster.taken_down);
     }
+    end(cluster);
+}
+
+/// Every roll-out ends, and the deletion of the policy removes everything.
+fn end(mut cluster: Cluster) {
     cluster.settle();
     assert_ne!(cluster.state("a"), "RollingOut", "{:#?}", cluster.policies);
     cluster.edit("a", |policy| policy.is_deleting = true);
