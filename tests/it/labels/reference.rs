@@ -71,7 +71,7 @@ Octavo sets these labels of other programs in certain modes only.
 
 ## Labels that users set
 
-Octavo reads these labels and never writes them.
+Agents read these labels and never write them. With accelerator policies, the aggregator sets `octavo.dev/layout`.
 
 | key | example | meaning |
 |---|---|---|

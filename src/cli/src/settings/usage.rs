@@ -17,7 +17,7 @@ pub struct UsageSettings {
     #[arg(long = "type", value_name = "TYPE", value_delimiter = ',')]
     pub types: Vec<String>,
 
-    /// Show only allocations that these rules of `octavo generate access` do not allow, and exit with 3 if there are any, or 1 if some nodes do not report
+    /// Show only allocations that these rules of `octavo generate access` do not allow; exit with 3 if there are any, or 1 if nodes are stale or nothing is reported
     #[arg(long, value_name = "FILE", value_hint = ValueHint::AnyPath)]
     pub access_rules: Option<Input>,
 
