@@ -1,14 +1,14 @@
 //! Client of the aggregator's API: one request at a time over HTTP/1.1, with TLS unless the address is plain HTTP.
 //!
 //! ```text
-//! settings.rs  address, cluster, certificates and token
-//! connector.rs connections: to an address, or through the API server to the aggregator's pod
-//! url.rs       paths and parameters, percent-encoded
-//! error.rs     errors, and advice about each
-//! events.rs    the stream of changes
-//! event_feed.rs the same, reconnected after failures
-//! nodes.rs     lists of nodes, from all pages
-//! token.rs     the bearer token
+//! settings.rs    address, cluster, certificates and token
+//! connector.rs   connections: to an address, or through the API server to the aggregator's pod
+//! url.rs         paths and parameters, percent-encoded
+//! error.rs       errors, and advice about each
+//! events.rs      the stream of changes
+//! event_feed.rs  the same, reconnected after failures
+//! nodes.rs       lists of nodes, from all pages
+//! token.rs       the bearer token
 //! ```
 //!
 //! An answer is limited in time and in size. A redirect is reported instead of followed: the user should know that the

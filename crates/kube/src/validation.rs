@@ -5,7 +5,7 @@
 //! plan.rs      resources of a node with a free unit: decisions without requests
 //! pod.rs       the pod
 //! progress.rs  the state of a pod
-//! run.rs       creates the pods, follows them and removes them
+//! run.rs       creates the pods, watches them and removes them
 //! ```
 
 mod plan;

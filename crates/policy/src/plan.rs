@@ -45,7 +45,7 @@ pub struct PolicyPlan {
     /// Unavailable nodes now, and then during each step of the plan.
     #[serde(skip)]
     #[schema(ignore)]
-    pub down: Vec<BTreeSet<String>>,
+    pub unavailable_by_step: Vec<BTreeSet<String>>,
 }
 
 /// Node of a wave.
@@ -71,7 +71,7 @@ impl PlannedNode {
     }
 }
 
-/// Plans the roll-out of a policy, stored or not, with the rules of the controller. Windows, pauses and failures are not part of it.
+/// Plans the roll-out of a policy, stored or not, with the rules of the controller. It assumes that all windows are open and no node fails.
 pub fn plan(world: &World<'_>, policy: &Policy) -> PolicyPlan {
     let refused = refusal(world, policy).map(String::from);
     let mut policy = policy.clone();
@@ -91,8 +91,8 @@ pub fn plan(world: &World<'_>, policy: &Policy) -> PolicyPlan {
     let (begun, first): (Vec<_>, Vec<_>) =
         current.into_iter().partition(|node| policy.patch(node, world.now).is_none());
     let unavailable = observed.unavailable(&policy.status);
-    let down = vec![unavailable.clone()];
-    let mut schedule = Schedule { unavailable, down, ..Schedule::default() };
+    let unavailable_by_step = vec![unavailable.clone()];
+    let mut schedule = Schedule { unavailable, unavailable_by_step, ..Schedule::default() };
     if refused.is_some() || policy.status.is_halted() {
         schedule.waiting.extend(first.into_iter().chain(candidates));
     } else {
@@ -121,8 +121,8 @@ pub fn plan(world: &World<'_>, policy: &Policy) -> PolicyPlan {
         waiting: planned(&schedule.waiting),
         overridden: named(Relation::Overridden),
         conflicting: named(Relation::Conflicting),
-        down: schedule
-            .down
+        unavailable_by_step: schedule
+            .unavailable_by_step
             .iter()
             .map(|names| names.iter().map(|name| (*name).to_owned()).collect())
             .collect(),
@@ -142,7 +142,7 @@ struct Schedule<'a> {
     /// Names of unavailable nodes that no wave changes.
     unavailable: BTreeSet<&'a str>,
     /// Unavailable nodes now, and during each step.
-    down: Vec<BTreeSet<&'a str>>,
+    unavailable_by_step: Vec<BTreeSet<&'a str>>,
 }
 
 impl<'a> Schedule<'a> {
@@ -170,7 +170,8 @@ impl<'a> Schedule<'a> {
                 break;
             }
             let joined = wave.iter().map(|node| node.name());
-            self.down.push(self.unavailable.iter().copied().chain(joined).collect());
+            let names = self.unavailable.iter().copied().chain(joined);
+            self.unavailable_by_step.push(names.collect());
             for node in begun.iter().chain(&wave) {
                 self.unavailable.remove(node.name());
             }

@@ -38,18 +38,18 @@ pub(super) async fn usage(settings: &UsageSettings, colors: Colors) -> Result<Re
         }
     }
     let is_complete = !is_empty && summary.stale_nodes == 0 && !summary.incomplete;
-    let checked = settings.access_rules.as_ref().and_then(|_| {
-        (!summary.items.is_empty())
-            .then_some(Exit::Changes)
-            .or_else(|| (!is_complete).then_some(Exit::Failed))
-    });
     let printed = settings.output;
     let mut names: Vec<&str> = summary.items.iter().map(|one| one.namespace.as_str()).collect();
     names.dedup();
     let text = || table(&summary.items, settings.by, printed, colors);
     let output = render(printed.format, &summary, names, text)?;
     let report = fleet::report(output, notes, unknown);
-    Ok(Report { exit: checked.unwrap_or(report.exit), ..report })
+    let exit = match (&settings.access_rules, summary.items.is_empty()) {
+        (Some(_), false) => Exit::Changes,
+        (Some(_), true) if !is_complete => Exit::Failed,
+        (Some(_) | None, _) => report.exit,
+    };
+    Ok(Report { exit, ..report })
 }
 
 fn notes(summary: &UsageSummary, is_empty: bool) -> Vec<String> {

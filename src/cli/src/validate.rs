@@ -30,7 +30,7 @@ struct Results {
     validations: Vec<Validation>,
 }
 
-/// Reason why the pods are not followed any longer.
+/// Reason why the run ended.
 #[derive(Debug)]
 enum RunEnd {
     Complete,

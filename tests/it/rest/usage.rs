@@ -1,6 +1,7 @@
 //! Usage of a node and of the fleet.
 
 use std::fs;
+use std::path::Path;
 
 use axum::http::StatusCode;
 use octavo_model::quantity::Mebibytes;
@@ -250,8 +251,7 @@ async fn access_rules_hide_allowed_allocations(server: &str) {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("rules.yaml");
     let rules = |namespace: &str, types: &str| {
-        let head = "apiVersion: octavo.dev/v1\nkind: AccessRules\n";
-        fs::write(&path, format!("{head}namespaces: {{{namespace}: [{types}]}}\n")).unwrap();
+        write_rules(&path, &format!("{{{namespace}: [{types}]}}"));
     };
     let arguments = ["usage", "--no-headers", "--access-rules", path.to_str().unwrap()];
     rules("team-b", "");
@@ -269,11 +269,15 @@ async fn access_rules_hide_allowed_allocations(server: &str) {
     assert!(out.is_empty() && notes.contains("rules.yaml") && code == Some(1), "{notes}");
 }
 
+fn write_rules(path: &Path, namespaces: &str) {
+    let head = "apiVersion: octavo.dev/v1\nkind: AccessRules\n";
+    fs::write(path, format!("{head}namespaces: {namespaces}\n")).unwrap();
+}
+
 async fn access_rules_need_reports(server: &str) {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("rules.yaml");
-    let rules = "apiVersion: octavo.dev/v1\nkind: AccessRules\nnamespaces: {}\n";
-    fs::write(&path, rules).unwrap();
+    write_rules(&path, "{}");
     let arguments = ["usage", "--access-rules", path.to_str().unwrap()];
     let (_, notes, code) = run_beside(server, &arguments).await;
     assert!(notes.contains("1 node stale") && code == Some(1), "{notes}");

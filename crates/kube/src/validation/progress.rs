@@ -38,24 +38,24 @@ pub(super) enum PodState {
 /// Reason why a pod does not run, as the kubelet reports it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Reason {
-    word: String,
+    name: String,
     message: String,
 }
 
 impl Reason {
-    fn new(word: Option<&str>, message: Option<&str>) -> Self {
+    fn new(name: Option<&str>, message: Option<&str>) -> Self {
         Self {
-            word: word.unwrap_or_default().to_owned(),
+            name: name.unwrap_or_default().to_owned(),
             message: message.unwrap_or_default().trim().to_owned(),
         }
     }
 
     fn text(&self) -> String {
-        let Self { word, message } = self;
-        let text = match (word.is_empty(), message.is_empty()) {
-            (false, false) => format!("{word}: {message}"),
+        let Self { name, message } = self;
+        let text = match (name.is_empty(), message.is_empty()) {
+            (false, false) => format!("{name}: {message}"),
             (true, false) => message.clone(),
-            (false, true) => word.clone(),
+            (false, true) => name.clone(),
             (true, true) => "no reason is reported".to_owned(),
         };
         truncate_visibly(&text, MAX_REASON_BYTES)
@@ -63,13 +63,13 @@ impl Reason {
 
     /// Returns the recommended action.
     fn remedy(&self) -> &'static str {
-        if self.word.contains("Image") {
+        if self.name.contains("Image") {
             "check that the node can pull the image, or specify another one with --image"
-        } else if self.word.contains("Admission") || self.word.contains("Allocat") {
+        } else if self.name.contains("Admission") || self.name.contains("Allocat") {
             "check the log of the device plugin on the node, and `octavo doctor NODE`"
         } else if self.message.contains("executable file not found") {
             "specify an image with the command octavo with --image"
-        } else if self.word == "OOMKilled" {
+        } else if self.name == "OOMKilled" {
             "retry; if it happens again, report it as a bug"
         } else {
             "check the container runtime and the driver on the node: `octavo doctor NODE`, `kubectl describe node NODE`"
@@ -98,7 +98,7 @@ pub(super) fn state(pod: &Pod) -> PodState {
     let waiting = container.and_then(|state| state.waiting.as_ref());
     let reason = waiting.map(|one| Reason::new(one.reason.as_deref(), one.message.as_deref()));
     match reason {
-        Some(reason) if PERMANENT.contains(&reason.word.as_str()) => PodState::Failed(reason),
+        Some(reason) if PERMANENT.contains(&reason.name.as_str()) => PodState::Failed(reason),
         reason => PodState::Starting(reason),
     }
 }
@@ -106,12 +106,12 @@ pub(super) fn state(pod: &Pod) -> PodState {
 fn ended_state(ended: &ContainerStateTerminated) -> PodState {
     let message = ended.message.as_deref().unwrap_or_default();
     if ended.exit_code != 0 {
-        let word = ended.reason.as_deref().filter(|word| *word != "Error");
+        let name = ended.reason.as_deref().filter(|name| *name != "Error");
         let message = match message {
             "" => format!("exit code {}", ended.exit_code),
             message => format!("exit code {}: {message}", ended.exit_code),
         };
-        return PodState::Failed(Reason::new(word, Some(&message)));
+        return PodState::Failed(Reason::new(name, Some(&message)));
     }
     if let Ok(report) = serde_json::from_str(message) {
         return PodState::Reported(Box::new(report));
@@ -147,7 +147,7 @@ pub(super) fn results(
     }
 }
 
-/// Returns the results of a pod that is not followed any longer. `limit` is the elapsed time; `warning` is the latest
+/// Returns the results of a pod whose time limit has ended. `limit` is the elapsed time; `warning` is the latest
 /// event about the pod.
 pub(super) fn results_at_timeout(
     pod: &Pod,

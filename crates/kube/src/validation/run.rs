@@ -1,4 +1,4 @@
-//! A run: creates the pods, follows them and removes them.
+//! A run: creates the pods, watches them and removes them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -32,7 +32,7 @@ pub struct ValidationRun<'a> {
     id: String,
 }
 
-/// A pod that is followed.
+/// A pod without final results.
 #[derive(Debug)]
 struct ActivePod {
     planned: PlannedPod,

@@ -35,7 +35,7 @@ pub const CLIENT_LABELS: [&str; 5] = [
 /// Resource of whole GPUs, prefix of partition resources, and suffix of shared resources. Source: NVIDIA
 /// k8s-device-plugin.
 const GPU_RESOURCE: &str = "nvidia.com/gpu";
-const MIG_RESOURCE_PREFIX: &str = "nvidia.com/mig-";
+pub(crate) const MIG_RESOURCE_PREFIX: &str = "nvidia.com/mig-";
 const SHARED_SUFFIX: &str = ".shared";
 
 /// Maximum time to pause operands for a device that is not released.

@@ -1,15 +1,15 @@
-//! Promise of a Node for one unit of a resource, from the resource's name and the Node's labels.
+//! Expected properties of one unit of a resource, from the resource's name and the Node's labels.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use octavo_model::inventory::Vendor;
 
+use crate::node_object::operands::MIG_RESOURCE_PREFIX;
+
 /// Prefix of labels with the number of devices of a type.
 const TYPE_PREFIX: &str = "type.octavo.dev/";
 /// Label with the memory of one device in MiB; the minimum if devices differ.
 const DEVICE_MEMORY: &str = "octavo.dev/memory-mib";
-/// Prefix of the resources and labels of MIG partitions.
-const MIG: &str = "nvidia.com/mig-";
 /// Prefix of Neuron resources.
 const NEURON: &str = "aws.amazon.com/neuron";
 /// Resource of single cores.
@@ -42,9 +42,13 @@ impl Expectation {
             _ => return None,
         };
         // Time-sliced units have a suffix, and `+` is a dot in resource names.
-        let profile = resource.strip_prefix(MIG).map(|name| name.trim_end_matches(".shared"));
+        let profile =
+            resource.strip_prefix(MIG_RESOURCE_PREFIX).map(|name| name.trim_end_matches(".shared"));
         let keys = match profile {
-            Some(name) => vec![format!("{MIG}{name}.memory"), format!("{MIG}{name}.shared.memory")],
+            // The labels have the name of the resource.
+            Some(name) => ["memory", "shared.memory"]
+                .map(|suffix| format!("{MIG_RESOURCE_PREFIX}{name}.{suffix}"))
+                .to_vec(),
             None if vendor == Vendor::Nvidia => {
                 vec![DEVICE_MEMORY.to_owned(), "nvidia.com/gpu.memory".to_owned()]
             }

@@ -382,8 +382,8 @@ fn p5_planned_wave_joins_the_current_one_unless_there_is_a_pause() {
         cluster.apply("a", spec("serving", rollout.clone()));
         let planned = plan_of(&cluster);
         assert_eq!(waves(&planned), [["node-01", "node-02"]]);
-        assert_eq!(planned.down.iter().map(BTreeSet::len).max(), Some(most));
-        assert_eq!(planned.down[0].len(), 1);
+        assert_eq!(planned.unavailable_by_step.iter().map(BTreeSet::len).max(), Some(most));
+        assert_eq!(planned.unavailable_by_step[0].len(), 1);
     }
 }
 

@@ -157,13 +157,13 @@ impl PolicyView {
         };
         let selected: Vec<(&str, u64)> =
             nodes.map(|node| (node.name.as_str(), devices(&node.name))).collect();
-        let available = |down: &BTreeSet<String>| {
-            let up = selected.iter().filter(|(name, _)| !down.contains(*name));
+        let available = |unavailable: &BTreeSet<String>| {
+            let up = selected.iter().filter(|(name, _)| !unavailable.contains(*name));
             up.fold((0_usize, 0_u64), |(nodes, devices), (_, more)| {
                 (nodes.saturating_add(1), devices.saturating_add(*more))
             })
         };
-        let steps: Vec<(usize, u64)> = plan.down.iter().map(available).collect();
+        let steps: Vec<(usize, u64)> = plan.unavailable_by_step.iter().map(available).collect();
         let (nodes, devices) = steps.first().copied().unwrap_or_default();
         RolloutCapacity {
             nodes,
