@@ -1,0 +1,127 @@
+//! Connections to the database.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use sqlx::any::{AnyPoolOptions, install_default_drivers};
+use sqlx::{AnyPool, Executor};
+
+use crate::error::{DatabaseError, InvalidUrl};
+
+/// Time limit for a connection.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Settings of each connection to SQLite. With a write-ahead log, readers and the writer do not wait for each other, and a
+/// transaction is on disk when it ends.
+const SQLITE_SETTINGS: &str =
+    "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA busy_timeout = 5000";
+
+/// Address of a database. Its text does not contain the password.
+#[derive(Clone, PartialEq, Eq)]
+pub struct DatabaseUrl {
+    url: String,
+    is_sqlite: bool,
+}
+
+/// A pool of connections. Clones share it.
+#[derive(Debug, Clone)]
+pub struct Database {
+    pub(crate) pool: AnyPool,
+    is_sqlite: bool,
+}
+
+impl FromStr for DatabaseUrl {
+    type Err = InvalidUrl;
+
+    fn from_str(text: &str) -> Result<Self, InvalidUrl> {
+        let is_sqlite = text.starts_with("sqlite:///");
+        let is_postgres = text.starts_with("postgres://") || text.starts_with("postgresql://");
+        if !is_sqlite && !is_postgres {
+            return Err(InvalidUrl(text.chars().take(40).collect()));
+        }
+        Ok(Self { url: text.to_owned(), is_sqlite })
+    }
+}
+
+impl fmt::Display for DatabaseUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (scheme, rest) = self.url.split_once("://").unwrap_or(("", &self.url));
+        // Parameters can contain a password too.
+        let rest = rest.split(['?', '#']).next().unwrap_or_default();
+        let location = rest.rsplit_once('@').map_or(rest, |(_, location)| location);
+        write!(f, "{scheme}://{location}")
+    }
+}
+
+impl fmt::Debug for DatabaseUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl Database {
+    /// Connects to the database and creates its tables if they do not exist.
+    ///
+    /// # Errors
+    /// Fails if the database cannot be reached, or the tables cannot be created.
+    pub async fn create(url: &DatabaseUrl) -> Result<Self, DatabaseError> {
+        let full = if url.is_sqlite { with_creation(&url.url) } else { url.url.clone() };
+        let fail = |source| DatabaseError::Open { url: url.to_string(), source };
+        let database = Self::connect(&full, url.is_sqlite, 1).await.map_err(fail)?;
+        let schema = sqlx::raw_sql(include_str!("schema.sql"));
+        database.pool.execute(schema).await.map_err(fail)?;
+        Ok(database)
+    }
+
+    /// Connects readers to a database that a writer has created.
+    ///
+    /// # Errors
+    /// Fails if the database cannot be reached.
+    pub async fn open(url: &DatabaseUrl, max_connections: u32) -> Result<Self, DatabaseError> {
+        let fail = |source| DatabaseError::Open { url: url.to_string(), source };
+        Self::connect(&url.url, url.is_sqlite, max_connections).await.map_err(fail)
+    }
+
+    async fn connect(url: &str, is_sqlite: bool, max: u32) -> Result<Self, sqlx::Error> {
+        install_default_drivers();
+        let options = AnyPoolOptions::new().max_connections(max).acquire_timeout(CONNECT_TIMEOUT);
+        let options = options.after_connect(move |connection, _| {
+            Box::pin(async move {
+                if is_sqlite {
+                    connection.execute(sqlx::raw_sql(SQLITE_SETTINGS)).await?;
+                }
+                Ok(())
+            })
+        });
+        Ok(Self { pool: options.connect(url).await?, is_sqlite })
+    }
+
+    /// Size of the database in bytes.
+    ///
+    /// # Errors
+    /// Fails if the database cannot be read.
+    pub async fn bytes(&self) -> Result<u64, DatabaseError> {
+        let statement = if self.is_sqlite {
+            "SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()"
+        } else {
+            "SELECT pg_database_size(current_database())"
+        };
+        let bytes: i64 = sqlx::query_scalar(statement)
+            .fetch_one(&self.pool)
+            .await
+            .map_err(DatabaseError::read)?;
+        Ok(u64::try_from(bytes).unwrap_or_default())
+    }
+
+    /// Closes all connections.
+    pub async fn close(&self) {
+        self.pool.close().await;
+    }
+}
+
+/// Adds the parameter that creates the file if it does not exist.
+fn with_creation(url: &str) -> String {
+    let separator = if url.contains('?') { '&' } else { '?' };
+    format!("{url}{separator}mode=rwc")
+}

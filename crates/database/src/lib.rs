@@ -1,0 +1,17 @@
+//! Storage of the usage ledger in SQLite (one file) or PostgreSQL.
+//!
+//! One aggregator writes; readers use their own connections. Both databases run the same statements. Intervals are written
+//! under their key, so writing one again changes nothing. The intervals of a day that is over are summed up, so that reports
+//! over months read few rows.
+
+mod connection;
+mod error;
+mod rows;
+mod sums;
+#[cfg(test)]
+mod tests;
+mod writer;
+
+pub use self::connection::{Database, DatabaseUrl};
+pub use self::error::{DatabaseError, InvalidUrl};
+pub use self::writer::LedgerWriter;

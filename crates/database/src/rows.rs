@@ -1,0 +1,128 @@
+//! Rows of intervals.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use octavo_ledger::{
+    Activity, Container, Device, Holder, Interval, Method, Owner, Part, Utilization,
+};
+use sqlx::any::AnyRow;
+use sqlx::{Error, Row};
+
+/// The written intervals with the latest end of each device, for the devices that were reported since a time.
+pub(crate) const LAST_INTERVALS: &str = "\
+    SELECT i.start_s, i.slot, i.end_s, i.state, i.activity, i.method, i.partition_uid, i.profile, i.ppm, i.inferred, \
+           i.percent_s, i.measured_s, \
+           d.id AS device_id, d.node, d.uid AS device_uid, d.type, d.instance_type, d.region, d.purchase_option, \
+           h.id AS holder_id, h.namespace, h.pod, h.uid, h.container, h.claim, h.owner_kind, h.owner_name, h.team \
+    FROM ledger_interval i \
+    JOIN ledger_device d ON d.id = i.device \
+    LEFT JOIN ledger_holder h ON h.id = i.holder \
+    JOIN (SELECT device, MAX(end_s) AS end_s FROM ledger_interval WHERE day >= $1 GROUP BY device) l \
+      ON l.device = i.device AND l.end_s = i.end_s \
+    WHERE i.day >= $1";
+
+/// Ids of devices and holders in the database.
+#[derive(Debug, Default)]
+pub(crate) struct Ids {
+    pub(crate) devices: BTreeMap<Arc<Device>, i64>,
+    pub(crate) holders: BTreeMap<Arc<Container>, i64>,
+}
+
+/// Reads a row of [`LAST_INTERVALS`], and notes the ids in it.
+pub(crate) fn interval(row: &AnyRow, ids: &mut Ids) -> Result<Interval, Error> {
+    let device = device(row, "device_uid")?;
+    let device = match ids.devices.get_key_value(&device) {
+        Some((known, _)) => Arc::clone(known),
+        None => Arc::new(device),
+    };
+    ids.devices.insert(Arc::clone(&device), row.try_get("device_id")?);
+    let holder = match row.try_get::<i64, _>("state")? {
+        0 => {
+            let container = Arc::new(container(row)?);
+            ids.holders.insert(Arc::clone(&container), row.try_get("holder_id")?);
+            Holder::Container(container)
+        }
+        1 => Holder::Unallocated,
+        _ => Holder::Unknown,
+    };
+    let part = Part {
+        partition: row.try_get::<Option<String>, _>("partition_uid")?.map(Arc::from),
+        profile: row.try_get::<Option<String>, _>("profile")?.map(Arc::from),
+        method: word::<Method>(row, "method")?,
+        holder,
+        activity: word::<Activity>(row, "activity")?,
+        ppm: number(row, "ppm")?,
+    };
+    Ok(Interval {
+        device,
+        start: row.try_get("start_s")?,
+        end: row.try_get("end_s")?,
+        slot: number(row, "slot")?,
+        part,
+        inferred: row.try_get::<i64, _>("inferred")? != 0,
+        utilization: Utilization {
+            percent_seconds: row.try_get("percent_s")?,
+            seconds: row.try_get("measured_s")?,
+        },
+    })
+}
+
+/// Reads a device; the column of its own id is given, because holders have one of the same name.
+pub(crate) fn device(row: &AnyRow, uid: &str) -> Result<Device, Error> {
+    let node: String = row.try_get("node")?;
+    Ok(Device {
+        node: node.parse().map_err(decode("node"))?,
+        id: row.try_get(uid)?,
+        type_name: optional_word(row, "type")?,
+        instance_type: row.try_get("instance_type")?,
+        region: row.try_get("region")?,
+        option: optional_word(row, "purchase_option")?,
+    })
+}
+
+fn container(row: &AnyRow) -> Result<Container, Error> {
+    let kind: Option<String> = row.try_get("owner_kind")?;
+    let name: Option<String> = row.try_get("owner_name")?;
+    Ok(Container {
+        namespace: row.try_get("namespace")?,
+        pod: row.try_get("pod")?,
+        uid: row.try_get("uid")?,
+        container: row.try_get("container")?,
+        claim: row.try_get("claim")?,
+        owner: kind.zip(name).map(|(kind, name)| Owner { kind, name }),
+        team: row.try_get("team")?,
+    })
+}
+
+/// Reads a column with a word.
+pub(crate) fn word<T: std::str::FromStr>(row: &AnyRow, column: &'static str) -> Result<T, Error>
+where
+    T::Err: ToString,
+{
+    row.try_get::<String, _>(column)?.parse().map_err(decode(column))
+}
+
+/// Reads a column with a word that can be absent.
+pub(crate) fn optional_word<T: std::str::FromStr>(
+    row: &AnyRow,
+    column: &'static str,
+) -> Result<Option<T>, Error>
+where
+    T::Err: ToString,
+{
+    let text: Option<String> = row.try_get(column)?;
+    text.map(|text| text.parse()).transpose().map_err(decode(column))
+}
+
+/// Reads a column with a small number.
+pub(crate) fn number<T: TryFrom<i64>>(row: &AnyRow, column: &'static str) -> Result<T, Error>
+where
+    T::Error: ToString,
+{
+    T::try_from(row.try_get::<i64, _>(column)?).map_err(decode(column))
+}
+
+fn decode<E: ToString>(column: &'static str) -> impl Fn(E) -> Error {
+    move |error| Error::ColumnDecode { index: column.to_owned(), source: error.to_string().into() }
+}

@@ -1,0 +1,67 @@
+CREATE TABLE IF NOT EXISTS ledger_device (
+  id BIGINT NOT NULL PRIMARY KEY,
+  node TEXT NOT NULL,
+  uid TEXT NOT NULL,
+  type TEXT,
+  instance_type TEXT,
+  region TEXT,
+  purchase_option TEXT
+);
+
+CREATE TABLE IF NOT EXISTS ledger_holder (
+  id BIGINT NOT NULL PRIMARY KEY,
+  namespace TEXT NOT NULL,
+  pod TEXT NOT NULL,
+  uid TEXT NOT NULL,
+  container TEXT NOT NULL,
+  claim TEXT,
+  owner_kind TEXT,
+  owner_name TEXT,
+  team TEXT
+);
+
+-- The parts of the devices: who held which share from start_s until before end_s, in seconds since 1970.
+-- state: 0 allocated, 1 unallocated, 2 unknown. ppm: share of the device, in parts per million.
+CREATE TABLE IF NOT EXISTS ledger_interval (
+  day BIGINT NOT NULL,
+  device BIGINT NOT NULL,
+  start_s BIGINT NOT NULL,
+  slot BIGINT NOT NULL,
+  end_s BIGINT NOT NULL,
+  holder BIGINT,
+  state BIGINT NOT NULL,
+  activity TEXT NOT NULL,
+  method TEXT NOT NULL,
+  partition_uid TEXT,
+  profile TEXT,
+  ppm BIGINT NOT NULL,
+  inferred BIGINT NOT NULL,
+  percent_s BIGINT NOT NULL,
+  measured_s BIGINT NOT NULL,
+  PRIMARY KEY (day, device, start_s, slot)
+);
+
+-- Sums of the intervals of a day that is over. A day has rows here if and only if it is in ledger_closed_day.
+CREATE TABLE IF NOT EXISTS ledger_day (
+  day BIGINT NOT NULL,
+  type TEXT,
+  instance_type TEXT,
+  region TEXT,
+  purchase_option TEXT,
+  namespace TEXT,
+  team TEXT,
+  state BIGINT NOT NULL,
+  activity TEXT NOT NULL,
+  method TEXT NOT NULL,
+  profile TEXT,
+  inferred BIGINT NOT NULL,
+  ppm_s BIGINT NOT NULL,
+  percent_s BIGINT NOT NULL,
+  measured_s BIGINT NOT NULL
+);
+
+CREATE INDEX IF NOT EXISTS ledger_day_day ON ledger_day (day);
+
+CREATE TABLE IF NOT EXISTS ledger_closed_day (
+  day BIGINT NOT NULL PRIMARY KEY
+);

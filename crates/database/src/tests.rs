@@ -1,0 +1,288 @@
+//! Tests with SQLite. The integration tests run the same statements on PostgreSQL.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use octavo_ledger::{
+    Activity, Container, Day, Device, DeviceState, Dimension, Holder, Interval, MeasuredPart,
+    Method, Owner, PPM, Part, Recorder, UsageQuery, UsageState, UsageSum,
+};
+use proptest::prelude::*;
+use tempfile::TempDir;
+use tokio::runtime::{Builder, Runtime};
+
+use crate::{Database, DatabaseUrl, LedgerWriter};
+
+const START: i64 = 1_799_971_200;
+const DAY: i64 = 86_400;
+
+fn runtime() -> Runtime {
+    Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+fn url(directory: &TempDir) -> DatabaseUrl {
+    format!("sqlite://{}/ledger.db", directory.path().display()).parse().unwrap()
+}
+
+fn device(number: u32) -> Device {
+    Device {
+        node: format!("node-{}", number % 3).parse().unwrap(),
+        id: format!("GPU-{number}"),
+        type_name: (number != 4).then(|| "nvidia-h100-80gb".parse().unwrap()),
+        instance_type: None,
+        region: (number == 1).then(|| "eu-central-1".to_owned()),
+        option: None,
+    }
+}
+
+fn part(holder: u32, ppm: u32) -> MeasuredPart {
+    let container = Container {
+        namespace: format!("team-{}", holder % 2),
+        pod: format!("pod-{holder}"),
+        uid: format!("uid-{holder}"),
+        container: "main".to_owned(),
+        claim: None,
+        owner: (holder % 2 == 0)
+            .then(|| Owner { kind: "Job".to_owned(), name: "train".to_owned() }),
+        team: None,
+    };
+    let holder_of = match holder {
+        0 => Holder::Unallocated,
+        _ => Holder::Container(Arc::new(container)),
+    };
+    let part = Part {
+        partition: Some("MIG-1".into()),
+        profile: Some("1g.10gb".into()),
+        method: Method::MigMemorySlices,
+        holder: holder_of,
+        activity: if holder % 3 == 0 { Activity::Idle } else { Activity::Active },
+        ppm,
+    };
+    MeasuredPart::new(part, Some(40))
+}
+
+fn state(number: u32, holders: &[u32]) -> DeviceState {
+    let share = PPM / 8;
+    let mut parts: BTreeMap<Part, MeasuredPart> = BTreeMap::new();
+    let mut left = PPM;
+    for holder in holders.iter().take(8) {
+        let one = part(*holder + 1, share);
+        if parts.insert(one.part.clone(), one).is_none() {
+            left -= share;
+        }
+    }
+    let free = part(0, left);
+    parts.insert(free.part.clone(), free);
+    let parts = parts.into_values().filter(|one| one.part.ppm > 0).collect();
+    DeviceState { device: device(number), parts }
+}
+
+fn query(from: i64, until: i64, by: &[Dimension]) -> UsageQuery {
+    UsageQuery {
+        from: Timestamp::from_second(from).unwrap(),
+        until: Timestamp::from_second(until).unwrap(),
+        by: by.to_vec(),
+        filters: Vec::new(),
+        price_changes: Vec::new(),
+    }
+}
+
+/// Sums by value and state.
+fn totals(sums: &[UsageSum]) -> BTreeMap<(Vec<Option<String>>, UsageState), i64> {
+    let mut totals = BTreeMap::new();
+    for sum in sums {
+        *totals.entry((sum.values.clone(), sum.state)).or_default() += sum.ppm_seconds;
+    }
+    totals
+}
+
+/// The same sums, computed without a database.
+fn expected(
+    intervals: &[Interval],
+    (from, until): (i64, i64),
+    value: impl Fn(&Interval) -> Option<String>,
+) -> BTreeMap<(Vec<Option<String>>, UsageState), i64> {
+    let mut totals = BTreeMap::new();
+    for interval in intervals {
+        let seconds = interval.end.min(until) - interval.start.max(from);
+        if seconds <= 0 {
+            continue;
+        }
+        let state = match (&interval.part.holder, interval.part.activity) {
+            (Holder::Container(_), Activity::Idle) => UsageState::Idle,
+            (Holder::Container(_), _) => UsageState::Used,
+            (Holder::Unallocated, _) => UsageState::Unallocated,
+            (Holder::Unknown, _) => UsageState::Unknown,
+        };
+        *totals.entry((vec![value(interval)], state)).or_default() +=
+            seconds * i64::from(interval.part.ppm);
+    }
+    totals
+}
+
+fn container(interval: &Interval) -> Option<&Container> {
+    match &interval.part.holder {
+        Holder::Container(container) => Some(container),
+        Holder::Unallocated | Holder::Unknown => None,
+    }
+}
+
+fn workload(container: &Container) -> String {
+    let owner = container.owner.as_ref();
+    let owner = owner.map(|owner| format!("{}/{}", owner.kind, owner.name));
+    let owner = owner.unwrap_or_else(|| format!("Pod/{}", container.pod));
+    format!("{}/{owner}", container.namespace)
+}
+
+/// Random history of three nodes: steps with a time, a node and the holders of its devices.
+fn history() -> impl Strategy<Value = Vec<(i64, u32, Vec<u32>)>> {
+    let step = (1_i64..30_000, 0_u32..6, prop::collection::vec(0_u32..6, 0..5));
+    prop::collection::vec(step, 1..40)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
+
+    #[test]
+    fn sums_equal_the_intervals_before_and_after_days_are_closed(
+        steps in history(),
+        range in (0_i64..3 * DAY, 1_i64..4 * DAY),
+    ) {
+        let directory = TempDir::new().unwrap();
+        runtime().block_on(async {
+            let (mut writer, last) = LedgerWriter::open(&url(&directory)).await.unwrap();
+            prop_assert!(last.is_empty());
+            let mut recorder = Recorder::default();
+            let mut all: BTreeMap<_, Interval> = BTreeMap::new();
+            let mut now = START;
+            for (number, (seconds, device, holders)) in steps.into_iter().enumerate() {
+                now += seconds;
+                let state = state(device, &holders);
+                let node = state.device.node.clone();
+                recorder.observe(&node, now, 10_000, vec![state]);
+                if number % 7 == 6 {
+                    writer.close_days(Day::of(now)).await.unwrap();
+                }
+                if number % 3 == 0 {
+                    let changed = recorder.take_changed();
+                    writer.write(&changed).await.unwrap();
+                    all.extend(changed.into_iter().map(|one| (one.key(), one)));
+                }
+                if number % 11 == 10 {
+                    // The aggregator is killed: what was not written is lost, what was written continues.
+                    let (new, last) = LedgerWriter::open(&url(&directory)).await.unwrap();
+                    writer = new;
+                    recorder = Recorder::recover(last);
+                }
+            }
+            let changed = recorder.take_changed();
+            writer.write(&changed).await.unwrap();
+            all.extend(changed.into_iter().map(|one| (one.key(), one)));
+            let all: Vec<Interval> = all.into_values().collect();
+            let range = (START + range.0, START + range.0 + range.1);
+            for _closed in 0..2 {
+                let usage = async |by| {
+                    let found = writer.database().usage(&query(range.0, range.1, &[by])).await;
+                    totals(&found.unwrap())
+                };
+                let namespace = |one: &Interval| container(one).map(|one| one.namespace.clone());
+                prop_assert_eq!(usage(Dimension::Namespace).await, expected(&all, range, namespace));
+                let day = |one: &Interval| Some(one.day().date().to_string());
+                prop_assert_eq!(usage(Dimension::Day).await, expected(&all, range, day));
+                let node = |one: &Interval| Some(one.device.node.to_string());
+                prop_assert_eq!(usage(Dimension::Node).await, expected(&all, range, node));
+                let by_workload = |one: &Interval| container(one).map(workload);
+                prop_assert_eq!(usage(Dimension::Workload).await, expected(&all, range, by_workload));
+                writer.close_days(Day::of(now).max(Day(0))).await.unwrap();
+            }
+            Ok(())
+        })?;
+    }
+}
+
+/// Writes three days of one device.
+async fn three_days(writer: &mut LedgerWriter) {
+    let mut recorder = Recorder::default();
+    let node = device(0).node;
+    for step in 0..=72 {
+        recorder.observe(&node, START + step * 3600, 3600, vec![state(0, &[1])]);
+    }
+    writer.write(&recorder.take_changed()).await.unwrap();
+}
+
+#[test]
+fn intervals_of_old_days_are_deleted_and_their_sums_remain() {
+    let directory = TempDir::new().unwrap();
+    runtime().block_on(async {
+        let (mut writer, _) = LedgerWriter::open(&url(&directory)).await.unwrap();
+        three_days(&mut writer).await;
+        let first = Day::of(START);
+        writer.close_days(Day(first.0 + 3)).await.unwrap();
+        writer.delete_before(Day(first.0 + 2), Day(first.0 + 1)).await.unwrap();
+        let database = writer.database();
+        let by_day =
+            database.usage(&query(START, START + 3 * DAY, &[Dimension::Day])).await.unwrap();
+        let days: BTreeMap<_, i64> =
+            by_day.iter().fold(BTreeMap::new(), |mut days: BTreeMap<_, i64>, sum| {
+                *days.entry(sum.values[0].clone().unwrap()).or_default() += sum.ppm_seconds;
+                days
+            });
+        let whole = DAY * i64::from(PPM);
+        let date = |day: i32| Day(first.0 + day).date().to_string();
+        assert_eq!(days, BTreeMap::from([(date(1), whole), (date(2), whole)]));
+        let by_pod =
+            database.usage(&query(START, START + 3 * DAY, &[Dimension::Pod])).await.unwrap();
+        assert_eq!(by_pod.iter().map(|sum| sum.ppm_seconds).sum::<i64>(), whole);
+        assert_eq!(database.first_day().await.unwrap(), Some(Day(first.0 + 1)));
+    });
+}
+
+#[test]
+fn price_changes_divide_the_sums() {
+    let directory = TempDir::new().unwrap();
+    runtime().block_on(async {
+        let (mut writer, _) = LedgerWriter::open(&url(&directory)).await.unwrap();
+        three_days(&mut writer).await;
+        let mut wanted = query(START, START + 3 * DAY, &[Dimension::Type]);
+        wanted.price_changes = vec![Timestamp::from_second(START + DAY).unwrap()];
+        wanted.filters = vec![(Dimension::Namespace, "team-0".to_owned())];
+        let found = writer.database().usage(&wanted).await.unwrap();
+        let periods: Vec<_> = found.iter().map(|sum| (sum.period, sum.ppm_seconds)).collect();
+        let share = DAY * i64::from(PPM / 8);
+        assert_eq!(periods, [(0, share), (1, 2 * share)]);
+    });
+}
+
+#[test]
+fn second_writer_is_an_error_that_names_the_cause() {
+    let directory = TempDir::new().unwrap();
+    runtime().block_on(async {
+        let (mut one, _) = LedgerWriter::open(&url(&directory)).await.unwrap();
+        let (mut other, _) = LedgerWriter::open(&url(&directory)).await.unwrap();
+        three_days(&mut one).await;
+        let mut recorder = Recorder::default();
+        let node = device(1).node;
+        recorder.observe(&node, START, 60, vec![state(1, &[2])]);
+        recorder.confirm(&node, START + 60);
+        let error = other.write(&recorder.take_changed()).await.unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "another program writes to the ledger: only one aggregator may use it with --ledger"
+        );
+    });
+}
+
+#[test]
+fn reader_of_a_missing_file_gets_an_error_without_password() {
+    runtime().block_on(async {
+        let url: DatabaseUrl = "sqlite:///nonexistent/ledger.db".parse().unwrap();
+        let error = Database::open(&url, 1).await.unwrap_err();
+        assert_eq!(error.to_string(), "cannot open the ledger sqlite:///nonexistent/ledger.db");
+        let url: DatabaseUrl = "postgres://octavo:secret@db/ledger?password=x".parse().unwrap();
+        assert_eq!(url.to_string(), "postgres://db/ledger");
+        assert_eq!(format!("{url:?}"), "postgres://db/ledger");
+        let error = "mysql://db/ledger".parse::<DatabaseUrl>().unwrap_err();
+        assert!(error.to_string().contains("use sqlite:///PATH"), "{error}");
+    });
+}

@@ -1,0 +1,319 @@
+//! Writer of the ledger.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use octavo_ledger::{Container, Day, Device, Holder, Interval};
+use sqlx::any::AnyArguments;
+use sqlx::query::Query;
+use sqlx::{Any, AnyConnection, AssertSqlSafe, Error};
+
+use crate::connection::{Database, DatabaseUrl};
+use crate::error::DatabaseError;
+use crate::rows::{self, Ids, LAST_INTERVALS};
+use crate::sums::CLOSE_DAY;
+
+/// Rows of one statement.
+const ROWS_PER_STATEMENT: usize = 200;
+
+/// Days before the last ones are not searched for the last intervals of devices.
+const RECOVERED_DAYS: i32 = 2;
+
+/// The only writer of a ledger.
+#[derive(Debug)]
+pub struct LedgerWriter {
+    database: Database,
+    ids: Ids,
+    last_device: i64,
+    last_holder: i64,
+}
+
+/// Ids that a transaction adds.
+#[derive(Default)]
+struct NewIds {
+    devices: BTreeMap<Arc<Device>, i64>,
+    holders: BTreeMap<Arc<Container>, i64>,
+}
+
+impl LedgerWriter {
+    /// Opens the database, creates its tables if necessary, and returns the last intervals of each device.
+    ///
+    /// # Errors
+    /// Fails if the database cannot be opened or read.
+    pub async fn open(url: &DatabaseUrl) -> Result<(Self, Vec<Interval>), DatabaseError> {
+        let database = Database::create(url).await?;
+        let pool = &database.pool;
+        let max = async |statement: &'static str| -> Result<i64, DatabaseError> {
+            sqlx::query_scalar(statement).fetch_one(pool).await.map_err(DatabaseError::read)
+        };
+        let last_device = max("SELECT COALESCE(MAX(id), 0) FROM ledger_device").await?;
+        let last_holder = max("SELECT COALESCE(MAX(id), 0) FROM ledger_holder").await?;
+        let last_day = max("SELECT COALESCE(MAX(day), 0) FROM ledger_interval").await?;
+        let since = last_day.saturating_sub(RECOVERED_DAYS.into());
+        let found = sqlx::query(LAST_INTERVALS).bind(since).fetch_all(pool).await;
+        let found = found.map_err(DatabaseError::read)?;
+        let mut ids = Ids::default();
+        let last = found.iter().map(|row| rows::interval(row, &mut ids));
+        let last = last.collect::<Result<_, _>>().map_err(DatabaseError::read)?;
+        Ok((Self { database, ids, last_device, last_holder }, last))
+    }
+
+    /// Writes intervals in one transaction: all of them or none.
+    ///
+    /// # Errors
+    /// Fails if the database cannot be written. The caller can try again.
+    pub async fn write(&mut self, intervals: &[Interval]) -> Result<(), DatabaseError> {
+        if intervals.is_empty() {
+            return Ok(());
+        }
+        let new = self.new_ids(intervals);
+        let write = async {
+            let mut transaction = self.database.pool.begin().await?;
+            insert_devices(&mut transaction, &new.devices).await?;
+            insert_holders(&mut transaction, &new.holders).await?;
+            self.insert_intervals(&mut transaction, intervals, &new).await?;
+            // The sums of a day are no longer true if an interval of it changes.
+            let days: BTreeSet<Day> = intervals.iter().map(Interval::day).collect();
+            for day in days {
+                reopen(&mut transaction, day).await?;
+            }
+            transaction.commit().await
+        };
+        write.await.map_err(DatabaseError::write)?;
+        self.remember(intervals, new);
+        Ok(())
+    }
+
+    /// Sums up the days before `today` that are not yet summed up.
+    ///
+    /// # Errors
+    /// Fails if the database cannot be written. The caller can try again.
+    pub async fn close_days(&mut self, today: Day) -> Result<(), DatabaseError> {
+        let days: Vec<i64> = sqlx::query_scalar(
+            "SELECT DISTINCT day FROM ledger_interval WHERE day < $1 \
+             AND day NOT IN (SELECT day FROM ledger_closed_day) ORDER BY day",
+        )
+        .bind(i64::from(today.0))
+        .fetch_all(&self.database.pool)
+        .await
+        .map_err(DatabaseError::read)?;
+        for day in days {
+            let close = async {
+                let mut transaction = self.database.pool.begin().await?;
+                sqlx::query(CLOSE_DAY).bind(day).execute(&mut *transaction).await?;
+                let closed = sqlx::query("INSERT INTO ledger_closed_day (day) VALUES ($1)");
+                closed.bind(day).execute(&mut *transaction).await?;
+                transaction.commit().await
+            };
+            close.await.map_err(DatabaseError::write)?;
+        }
+        Ok(())
+    }
+
+    /// Deletes the intervals of summed up days before `details`, and the sums of days before `sums`.
+    ///
+    /// # Errors
+    /// Fails if the database cannot be written. The caller can try again.
+    pub async fn delete_before(&mut self, details: Day, sums: Day) -> Result<(), DatabaseError> {
+        let delete = async {
+            let mut transaction = self.database.pool.begin().await?;
+            for (statement, day) in [
+                (
+                    "DELETE FROM ledger_interval WHERE day < $1 \
+                     AND day IN (SELECT day FROM ledger_closed_day)",
+                    details,
+                ),
+                ("DELETE FROM ledger_day WHERE day < $1", sums),
+                ("DELETE FROM ledger_interval WHERE day < $1", sums),
+                ("DELETE FROM ledger_closed_day WHERE day < $1", sums),
+                (
+                    "DELETE FROM ledger_holder WHERE id < (SELECT COALESCE(MIN(holder), 0) \
+                     FROM ledger_interval) AND $1 > 0",
+                    details,
+                ),
+            ] {
+                let statement = sqlx::query(statement).bind(i64::from(day.0));
+                statement.execute(&mut *transaction).await?;
+            }
+            transaction.commit().await
+        };
+        delete.await.map_err(DatabaseError::write)
+    }
+
+    /// The database.
+    pub fn database(&self) -> &Database {
+        &self.database
+    }
+
+    fn new_ids(&self, intervals: &[Interval]) -> NewIds {
+        let mut new = NewIds::default();
+        let (mut device, mut holder) = (self.last_device, self.last_holder);
+        for interval in intervals {
+            if !self.ids.devices.contains_key(&interval.device)
+                && !new.devices.contains_key(&interval.device)
+            {
+                device = device.saturating_add(1);
+                new.devices.insert(Arc::clone(&interval.device), device);
+            }
+            if let Holder::Container(container) = &interval.part.holder
+                && !self.ids.holders.contains_key(container)
+                && !new.holders.contains_key(container)
+            {
+                holder = holder.saturating_add(1);
+                new.holders.insert(Arc::clone(container), holder);
+            }
+        }
+        new
+    }
+
+    /// Adds the ids of a written transaction. Holders that it does not contain have ended, or get a new id.
+    fn remember(&mut self, intervals: &[Interval], new: NewIds) {
+        self.last_device = new.devices.values().copied().fold(self.last_device, i64::max);
+        self.last_holder = new.holders.values().copied().fold(self.last_holder, i64::max);
+        self.ids.devices.extend(new.devices);
+        self.ids.holders.extend(new.holders);
+        let used: BTreeSet<&Arc<Container>> = intervals
+            .iter()
+            .filter_map(|interval| match &interval.part.holder {
+                Holder::Container(container) => Some(container),
+                Holder::Unallocated | Holder::Unknown => None,
+            })
+            .collect();
+        self.ids.holders.retain(|container, _| used.contains(container));
+    }
+
+    async fn insert_intervals(
+        &self,
+        connection: &mut AnyConnection,
+        intervals: &[Interval],
+        new: &NewIds,
+    ) -> Result<(), Error> {
+        for batch in intervals.chunks(ROWS_PER_STATEMENT) {
+            let statement = insert(
+                "ledger_interval (day, device, start_s, slot, end_s, holder, state, activity, method, \
+                 partition_uid, profile, ppm, inferred, percent_s, measured_s)",
+                15,
+                batch.len(),
+                "ON CONFLICT (day, device, start_s, slot) DO UPDATE SET end_s = excluded.end_s, \
+                 percent_s = excluded.percent_s, measured_s = excluded.measured_s",
+            );
+            let mut query = sqlx::query(AssertSqlSafe(statement));
+            for interval in batch {
+                query = self.bind_interval(query, interval, new);
+            }
+            query.execute(&mut *connection).await?;
+        }
+        Ok(())
+    }
+
+    fn bind_interval<'q>(
+        &self,
+        query: Query<'q, Any, AnyArguments>,
+        interval: &Interval,
+        new: &NewIds,
+    ) -> Query<'q, Any, AnyArguments> {
+        let part = &interval.part;
+        let device = self.ids.devices.get(&interval.device);
+        let device = device.or_else(|| new.devices.get(&interval.device)).copied();
+        let (state, holder) = match &part.holder {
+            Holder::Container(container) => {
+                let known = self.ids.holders.get(container);
+                (0_i64, known.or_else(|| new.holders.get(container)).copied())
+            }
+            Holder::Unallocated => (1, None),
+            Holder::Unknown => (2, None),
+        };
+        query
+            .bind(i64::from(interval.day().0))
+            .bind(device)
+            .bind(interval.start)
+            .bind(i64::from(interval.slot))
+            .bind(interval.end)
+            .bind(holder)
+            .bind(state)
+            .bind(part.activity.to_string())
+            .bind(part.method.to_string())
+            .bind(part.partition.as_deref().map(str::to_owned))
+            .bind(part.profile.as_deref().map(str::to_owned))
+            .bind(i64::from(part.ppm))
+            .bind(i64::from(interval.inferred))
+            .bind(interval.utilization.percent_seconds)
+            .bind(interval.utilization.seconds)
+    }
+}
+
+async fn insert_devices(
+    connection: &mut AnyConnection,
+    devices: &BTreeMap<Arc<Device>, i64>,
+) -> Result<(), Error> {
+    let devices: Vec<_> = devices.iter().collect();
+    for batch in devices.chunks(ROWS_PER_STATEMENT) {
+        let table = "ledger_device (id, node, uid, type, instance_type, region, purchase_option)";
+        let mut query = sqlx::query(AssertSqlSafe(insert(table, 7, batch.len(), "")));
+        for (device, id) in batch {
+            query = query
+                .bind(**id)
+                .bind(device.node.to_string())
+                .bind(device.id.clone())
+                .bind(device.type_name.as_ref().map(ToString::to_string))
+                .bind(device.instance_type.clone())
+                .bind(device.region.clone())
+                .bind(device.option.map(|option| option.to_string()));
+        }
+        query.execute(&mut *connection).await?;
+    }
+    Ok(())
+}
+
+async fn insert_holders(
+    connection: &mut AnyConnection,
+    holders: &BTreeMap<Arc<Container>, i64>,
+) -> Result<(), Error> {
+    let holders: Vec<_> = holders.iter().collect();
+    for batch in holders.chunks(ROWS_PER_STATEMENT) {
+        let table = "ledger_holder (id, namespace, pod, uid, container, claim, owner_kind, owner_name, team)";
+        let mut query = sqlx::query(AssertSqlSafe(insert(table, 9, batch.len(), "")));
+        for (holder, id) in batch {
+            query = query
+                .bind(**id)
+                .bind(holder.namespace.clone())
+                .bind(holder.pod.clone())
+                .bind(holder.uid.clone())
+                .bind(holder.container.clone())
+                .bind(holder.claim.clone())
+                .bind(holder.owner.as_ref().map(|owner| owner.kind.clone()))
+                .bind(holder.owner.as_ref().map(|owner| owner.name.clone()))
+                .bind(holder.team.clone());
+        }
+        query.execute(&mut *connection).await?;
+    }
+    Ok(())
+}
+
+/// Removes the sums of a day.
+async fn reopen(connection: &mut AnyConnection, day: Day) -> Result<(), Error> {
+    for statement in
+        ["DELETE FROM ledger_day WHERE day = $1", "DELETE FROM ledger_closed_day WHERE day = $1"]
+    {
+        sqlx::query(statement).bind(i64::from(day.0)).execute(&mut *connection).await?;
+    }
+    Ok(())
+}
+
+/// Statement that inserts `rows` rows into the columns of a table.
+fn insert(table: &str, columns: usize, rows: usize, conflict: &str) -> String {
+    let mut statement = format!("INSERT INTO {table} VALUES ");
+    let mut number = 0_usize;
+    for row in 0..rows {
+        statement.push_str(if row == 0 { "(" } else { ", (" });
+        for column in 0..columns {
+            number = number.saturating_add(1);
+            let separator = if column == 0 { "" } else { ", " };
+            // A write to a String cannot fail.
+            let _ignored = write!(statement, "{separator}${number}");
+        }
+        statement.push(')');
+    }
+    format!("{statement} {conflict}")
+}

@@ -1,0 +1,25 @@
+//! Usage ledger: which pod was allocated which part of which device, and when.
+//!
+//! ```text
+//!  usage of a node --parts--> parts of each device --Recorder--> intervals --database--> sums --report--> device hours, cost
+//! ```
+//!
+//! Pure: time is an argument. An interval is a part of a device that had one holder for a while. At every second that the ledger
+//! accounts for a device, the shares of its parts add up to exactly one device: what no pod holds is `unallocated`, and what
+//! nothing is known about is `unknown`.
+
+mod device;
+mod interval;
+mod part;
+mod parts;
+mod recorder;
+#[cfg(test)]
+mod tests;
+mod usage;
+
+pub use self::device::Device;
+pub use self::interval::{Day, Interval, IntervalKey, Utilization};
+pub use self::part::{Activity, Container, Holder, Method, Owner, PPM, Part};
+pub use self::parts::{MeasuredPart, parts};
+pub use self::recorder::{DeviceState, MAX_BRIDGED_SECONDS, Recorder};
+pub use self::usage::{Dimension, PricedDevice, UsageQuery, UsageState, UsageSum};

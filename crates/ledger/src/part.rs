@@ -1,0 +1,137 @@
+//! Parts of a device and their holders.
+
+use std::sync::Arc;
+
+use strum::{Display, EnumString, IntoStaticStr, VariantArray};
+
+/// Shares are in parts per million of a device, so that they are whole numbers that add up to exactly one device.
+pub const PPM: u32 = 1_000_000;
+
+/// A part of a device: its holder and its share. The parts of a device add up to [`PPM`].
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Part {
+    /// UUID of the MIG partition; `None` for a whole device, and for memory slices without a partition.
+    pub partition: Option<Arc<str>>,
+    /// Profile of the partition.
+    pub profile: Option<Arc<str>>,
+    /// How the share was determined.
+    pub method: Method,
+    /// The holder.
+    pub holder: Holder,
+    /// Whether the holder's processes used it.
+    pub activity: Activity,
+    /// Share of the device, in parts per million.
+    pub ppm: u32,
+}
+
+/// Holder of a part.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Holder {
+    /// The part is allocated to a container.
+    Container(Arc<Container>),
+    /// The part is not allocated.
+    Unallocated,
+    /// The agent did not report, or could not read the allocations.
+    Unknown,
+}
+
+/// A container with an allocation, and the properties of its pod by which usage is grouped.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct Container {
+    /// Namespace of the pod; empty if the kubelet does not report it.
+    pub namespace: String,
+    /// Name of the pod; empty if the kubelet does not report it.
+    pub pod: String,
+    /// UID of the pod; empty if it is not known.
+    pub uid: String,
+    /// Name of the container.
+    pub container: String,
+    /// Resource claim that was allocated the part.
+    pub claim: Option<String>,
+    /// Workload that owns the pod.
+    pub owner: Option<Owner>,
+    /// Value of the label that names the team.
+    pub team: Option<String>,
+}
+
+/// Workload that owns a pod, such as a Job.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Owner {
+    /// Kind of the object.
+    pub kind: String,
+    /// Name of the object.
+    pub name: String,
+}
+
+/// Allocation method: how the share of a part was determined. The version is part of the name, because a report must state
+/// how its numbers came about.
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Display,
+    EnumString,
+    IntoStaticStr,
+    VariantArray,
+)]
+pub enum Method {
+    /// The whole device. Containers that share it through a resource claim have equal shares.
+    #[strum(serialize = "whole-device/v1")]
+    WholeDevice,
+    /// Memory slices of the partition out of the eight of the device. Compute instances share the slices of their GPU
+    /// instance by their compute slices.
+    #[strum(serialize = "mig-memory-slices/v1")]
+    MigMemorySlices,
+    /// Allocated replicas out of all replicas of the device or partition.
+    #[strum(serialize = "time-slicing-replicas/v1")]
+    TimeSlicingReplicas,
+}
+
+/// Whether a holder's processes used its part.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Display, EnumString, IntoStaticStr,
+)]
+#[strum(serialize_all = "kebab-case")]
+pub enum Activity {
+    /// A process of the holder existed.
+    Active,
+    /// No process of the holder existed.
+    Idle,
+    /// The driver did not report processes, or nobody holds the part.
+    Unknown,
+}
+
+impl Part {
+    /// The part of a device that has no other parts.
+    pub fn whole(holder: Holder) -> Self {
+        Self {
+            partition: None,
+            profile: None,
+            method: Method::WholeDevice,
+            holder,
+            activity: Activity::Unknown,
+            ppm: PPM,
+        }
+    }
+
+    /// Returns whether `other` is the same allocation: the same unit and the same container of the same pod.
+    pub(crate) fn is_same_allocation(&self, other: &Self) -> bool {
+        match (&self.holder, &other.holder) {
+            (Holder::Container(one), Holder::Container(two)) => {
+                self.partition == other.partition && !one.uid.is_empty() && one.is_same(two)
+            }
+            _ => false,
+        }
+    }
+}
+
+impl Container {
+    /// Returns whether `other` is the same container of the same pod, whatever else is known about the pod.
+    fn is_same(&self, other: &Self) -> bool {
+        self.uid == other.uid && self.container == other.container && self.claim == other.claim
+    }
+}

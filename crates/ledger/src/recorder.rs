@@ -1,0 +1,266 @@
+//! Recorder: turns reports of nodes into intervals.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use octavo_model::id::NodeName;
+
+use crate::device::Device;
+use crate::interval::{Day, Interval, IntervalKey, Utilization};
+use crate::part::{Activity, Holder, PPM, Part};
+use crate::parts::MeasuredPart;
+
+/// Longest time without a report after which a device continues where it ended. After a longer one it is accounted for from
+/// its next report on, as if it were new.
+pub const MAX_BRIDGED_SECONDS: i64 = 86_400;
+
+/// A device and its parts, as reported.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeviceState {
+    /// The device.
+    pub device: Device,
+    /// Its parts. They must add up to [`PPM`].
+    pub parts: Vec<MeasuredPart>,
+}
+
+/// Open intervals of all devices, and the intervals that are not yet written.
+///
+/// A device is accounted for up to the time of its last report, and never twice for the same second, whatever order and
+/// times the reports have.
+#[derive(Debug, Clone, Default)]
+pub struct Recorder {
+    nodes: BTreeMap<NodeName, BTreeMap<String, Account>>,
+    changed: BTreeMap<IntervalKey, Interval>,
+}
+
+/// Account of a device.
+#[derive(Debug, Clone)]
+struct Account {
+    device: Arc<Device>,
+    /// End of the accounted time, in seconds since 1970.
+    until: i64,
+    open: Vec<OpenPart>,
+    /// Number of parts that started at a time, to number further ones.
+    started: (i64, u16),
+}
+
+/// A part of a device since its last change.
+#[derive(Debug, Clone)]
+struct OpenPart {
+    part: Part,
+    percent: Option<u8>,
+    start: i64,
+    slot: u16,
+    utilization: Utilization,
+}
+
+impl Recorder {
+    /// Continues after a restart. `last` are the written intervals with the latest end of each device; further ones are
+    /// ignored. New intervals begin where they end.
+    pub fn recover(last: impl IntoIterator<Item = Interval>) -> Self {
+        let mut recorder = Self::default();
+        for Interval { device, end, part, .. } in last {
+            let devices = recorder.nodes.entry(device.node.clone()).or_default();
+            let account = devices.entry(device.id.clone());
+            let account = account.or_insert_with(|| Account::new(Arc::clone(&device), end));
+            if end > account.until {
+                *account = Account::new(device, end);
+            }
+            if end == account.until {
+                account.start(part, None);
+            }
+        }
+        recorder
+    }
+
+    /// Records that the node had these devices at `at`. `max_silence` is the number of seconds that may pass between two
+    /// reports; a longer time is a gap, in which only allocations that exist before and after it are accounted for.
+    pub fn observe(
+        &mut self,
+        node: &NodeName,
+        at: i64,
+        max_silence: i64,
+        devices: Vec<DeviceState>,
+    ) {
+        let Self { nodes, changed } = self;
+        let accounts = nodes.entry(node.clone()).or_default();
+        let mut reported = BTreeMap::new();
+        for state in devices {
+            reported.entry(state.device.id.clone()).or_insert(state);
+        }
+        for (_, account) in accounts.iter_mut().filter(|(id, _)| !reported.contains_key(*id)) {
+            if at.saturating_sub(account.until) <= max_silence {
+                account.extend(at, changed);
+            }
+            // The end of its time remains known, in case the device returns after the clock was set back.
+            account.open.clear();
+        }
+        for (id, state) in reported {
+            let account = accounts.get_mut(&id).filter(|account| account.continues(at));
+            let Some(account) = account else {
+                let mut account = Account::new(Arc::new(state.device.clone()), at);
+                account.replace(state);
+                accounts.insert(id, account);
+                continue;
+            };
+            if account.open.is_empty() {
+                account.until = account.until.max(at);
+            } else if at.saturating_sub(account.until) > max_silence {
+                account.bridge(at, &state.parts, changed);
+            } else {
+                account.extend(at, changed);
+            }
+            account.replace(state);
+        }
+    }
+
+    /// Records that nothing has changed on the node until `at`.
+    pub fn confirm(&mut self, node: &NodeName, at: i64) {
+        let Self { nodes, changed } = self;
+        for account in nodes.get_mut(node).into_iter().flat_map(BTreeMap::values_mut) {
+            account.extend(at, changed);
+        }
+    }
+
+    /// Forgets the nodes that have not reported since `before`.
+    pub fn forget(&mut self, before: i64) {
+        self.nodes.retain(|_, devices| devices.values().any(|account| account.until >= before));
+    }
+
+    /// Takes the intervals that are new or longer than when they were last taken.
+    pub fn take_changed(&mut self) -> Vec<Interval> {
+        std::mem::take(&mut self.changed).into_values().collect()
+    }
+
+    /// Puts back intervals that could not be written. Newer versions of them take precedence.
+    pub fn put_back(&mut self, intervals: Vec<Interval>) {
+        for interval in intervals {
+            self.changed.entry(interval.key()).or_insert(interval);
+        }
+    }
+
+    /// Number of intervals to be written.
+    pub fn changed_count(&self) -> usize {
+        self.changed.len()
+    }
+}
+
+impl Account {
+    /// Account without parts.
+    fn new(device: Arc<Device>, until: i64) -> Self {
+        Self { device, until, open: Vec::new(), started: (until, 0) }
+    }
+
+    /// Adds a part from the end of the accounted time on.
+    fn start(&mut self, part: Part, percent: Option<u8>) {
+        let (start, slot) = (self.until, self.next_slot());
+        self.open.push(OpenPart {
+            part,
+            percent,
+            start,
+            slot,
+            utilization: Utilization::default(),
+        });
+    }
+
+    /// Returns whether a report at `at` continues the account.
+    fn continues(&self, at: i64) -> bool {
+        at.saturating_sub(self.until) <= MAX_BRIDGED_SECONDS
+    }
+
+    /// Extends all parts until `at`. An earlier time changes nothing.
+    fn extend(&mut self, at: i64, changed: &mut BTreeMap<IntervalKey, Interval>) {
+        while self.until < at {
+            let end = at.min(Day::of(self.until).end());
+            let seconds = end.saturating_sub(self.until);
+            for open in &mut self.open {
+                open.utilization.add(open.percent, seconds);
+                let interval = Interval {
+                    device: Arc::clone(&self.device),
+                    start: open.start,
+                    end,
+                    slot: open.slot,
+                    part: open.part.clone(),
+                    inferred: false,
+                    utilization: open.utilization,
+                };
+                changed.insert(interval.key(), interval);
+            }
+            self.until = end;
+            if end == Day::of(end).start() {
+                self.restart_parts();
+            }
+        }
+    }
+
+    /// Accounts for a gap until `at`: an allocation that also exists after it continued, the rest is unknown.
+    fn bridge(
+        &mut self,
+        at: i64,
+        after: &[MeasuredPart],
+        changed: &mut BTreeMap<IntervalKey, Interval>,
+    ) {
+        let mut parts = Vec::new();
+        let mut rest = PPM;
+        for open in &self.open {
+            let same = after.iter().find(|other| open.part.is_same_allocation(&other.part));
+            let Some(same) = same else { continue };
+            let ppm = open.part.ppm.min(same.part.ppm).min(rest);
+            rest = rest.saturating_sub(ppm);
+            parts.push(Part { ppm, activity: Activity::Unknown, ..open.part.clone() });
+        }
+        if rest > 0 {
+            parts.push(Part { ppm: rest, ..Part::whole(Holder::Unknown) });
+        }
+        while self.until < at {
+            let end = at.min(Day::of(self.until).end());
+            for part in &parts {
+                let interval = Interval {
+                    device: Arc::clone(&self.device),
+                    start: self.until,
+                    end,
+                    slot: self.next_slot(),
+                    part: part.clone(),
+                    inferred: part.holder != Holder::Unknown,
+                    utilization: Utilization::default(),
+                };
+                changed.insert(interval.key(), interval);
+            }
+            self.until = end;
+        }
+        self.restart_parts();
+    }
+
+    /// Replaces the parts by those of a report at the end of the accounted time. Unchanged parts continue.
+    fn replace(&mut self, state: DeviceState) {
+        if *self.device != state.device {
+            self.device = Arc::new(state.device);
+            self.open.clear();
+        }
+        let mut before: BTreeMap<Part, OpenPart> =
+            self.open.drain(..).map(|open| (open.part.clone(), open)).collect();
+        for MeasuredPart { part, percent } in state.parts {
+            match before.remove(&part) {
+                Some(open) => self.open.push(OpenPart { percent, ..open }),
+                None => self.start(part, percent),
+            }
+        }
+    }
+
+    /// Starts new intervals for all parts at the end of the accounted time, so that an interval belongs to one day.
+    fn restart_parts(&mut self) {
+        for OpenPart { part, percent, .. } in std::mem::take(&mut self.open) {
+            self.start(part, percent);
+        }
+    }
+
+    /// Next number of a part that starts at the end of the accounted time.
+    fn next_slot(&mut self) -> u16 {
+        if self.started.0 != self.until {
+            self.started = (self.until, 0);
+        }
+        let slot = self.started.1;
+        self.started.1 = slot.saturating_add(1);
+        slot
+    }
+}

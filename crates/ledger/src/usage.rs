@@ -1,0 +1,126 @@
+//! Sums of usage, as read from the database.
+
+use jiff::Timestamp;
+use octavo_fleet::price::PurchaseOption;
+use octavo_model::id::TypeName;
+use serde::{Deserialize, Serialize};
+use strum::{Display, EnumString, IntoStaticStr, VariantArray};
+use utoipa::ToSchema;
+
+/// Property by which usage is grouped.
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Serialize,
+    Deserialize,
+    Display,
+    EnumString,
+    IntoStaticStr,
+    VariantArray,
+    ToSchema,
+)]
+#[serde(rename_all = "kebab-case")]
+#[strum(serialize_all = "kebab-case")]
+pub enum Dimension {
+    /// Namespace of the pod.
+    Namespace,
+    /// Value of the label that names the team.
+    Team,
+    /// Accelerator type.
+    Type,
+    /// MIG profile.
+    Profile,
+    /// Allocation method.
+    Method,
+    /// Day in UTC.
+    Day,
+    /// Workload that owns the pod.
+    Workload,
+    /// Node.
+    Node,
+    /// Pod.
+    Pod,
+}
+
+/// Whether a part was allocated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Display, IntoStaticStr)]
+#[strum(serialize_all = "kebab-case")]
+pub enum UsageState {
+    /// To a container whose processes used it, or of which it is not known.
+    Used,
+    /// To a container without processes.
+    Idle,
+    /// To no container.
+    Unallocated,
+    /// It is not known.
+    Unknown,
+}
+
+/// Properties of a device that decide its price.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PricedDevice {
+    /// Its type; `None` for an unidentified device.
+    pub type_name: Option<TypeName>,
+    /// Instance type of its node.
+    pub instance_type: Option<String>,
+    /// Region of its node.
+    pub region: Option<String>,
+    /// Purchase option of its node; `None` if it is not known.
+    pub option: Option<PurchaseOption>,
+}
+
+/// Usage of devices with the same price, for one value of each dimension.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UsageSum {
+    /// Values in the order of the dimensions; `None` for parts without the property.
+    pub values: Vec<Option<String>>,
+    /// Number of price changes in the requested range before this usage.
+    pub period: usize,
+    /// What decides the price.
+    pub device: PricedDevice,
+    /// Whether it was allocated.
+    pub state: UsageState,
+    /// True if it is not from a report, but follows from the reports before and after it.
+    pub inferred: bool,
+    /// Sum of the seconds, each multiplied by the share of a device in parts per million.
+    pub ppm_seconds: i64,
+    /// Sum of the utilization in percent, by seconds and share of a device.
+    pub percent_seconds: i64,
+    /// Seconds with a known utilization, by share of a device.
+    pub measured_seconds: i64,
+}
+
+/// Requested usage.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UsageQuery {
+    /// Start of the range.
+    pub from: Timestamp,
+    /// End of the range, exclusive.
+    pub until: Timestamp,
+    /// Properties by which the usage is grouped.
+    pub by: Vec<Dimension>,
+    /// Only usage with these values.
+    pub filters: Vec<(Dimension, String)>,
+    /// Ascending times in the range at which a price changes; only their day counts.
+    pub price_changes: Vec<Timestamp>,
+}
+
+impl Dimension {
+    /// Returns whether the daily sums have this property.
+    pub fn is_in_daily_sums(self) -> bool {
+        match self {
+            Self::Namespace
+            | Self::Team
+            | Self::Type
+            | Self::Profile
+            | Self::Method
+            | Self::Day => true,
+            Self::Workload | Self::Node | Self::Pod => false,
+        }
+    }
+}
