@@ -199,9 +199,9 @@ impl FleetView {
         self.engine.as_deref()
     }
 
-    /// The current prices.
+    /// The prices that are valid now.
     pub fn prices(&self) -> PriceFileSnapshot {
-        self.prices.current()
+        self.prices.current(self.clock.wall(self.clock.now()))
     }
 
     /// The current layouts.
