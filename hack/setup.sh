@@ -4,6 +4,7 @@
 # - Python and Go: run NVML clients of other projects against the simulated driver.
 # - Chromium: displays the web pages.
 # - containerd: runs the pods of hack/cluster, whose Kubernetes is built from Go modules.
+# - PostgreSQL: stores the usage ledger.
 # - buildah: builds the images. shellcheck and hadolint: check the scripts and the Dockerfile.
 #
 # Tools that are already installed are used. Missing tools are installed from Debian's packages, with two exceptions, which are installed
@@ -26,6 +27,7 @@ command -v chromedriver >/dev/null || missing+=(chromium chromium-driver fonts-d
 for tool in jq openssl curl containerd runc buildah shellcheck; do
     command -v "$tool" >/dev/null || missing+=("$tool")
 done
+compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null || missing+=(postgresql)
 command -v ip >/dev/null || missing+=(iproute2)
 [ -x /usr/lib/cni/bridge ] || missing+=(containernetworking-plugins)
 

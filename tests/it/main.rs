@@ -31,6 +31,7 @@ mod hardware;
 mod hw_smoke;
 mod labels;
 mod layouts;
+mod ledger;
 mod man;
 mod matching;
 mod mig_parted;

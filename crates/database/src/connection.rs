@@ -13,9 +13,9 @@ use crate::error::{DatabaseError, InvalidUrl};
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Settings of each connection to SQLite. With a write-ahead log, readers and the writer do not wait for each other, and a
-/// transaction is on disk when it ends.
-const SQLITE_SETTINGS: &str =
-    "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA busy_timeout = 5000";
+/// transaction is on disk when it ends. Temporary data stays in memory, because containers have no writable directory for it.
+const SQLITE_SETTINGS: &str = "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA busy_timeout = 5000; \
+     PRAGMA temp_store = MEMORY";
 
 /// Address of a database. Its text does not contain the password.
 #[derive(Clone, PartialEq, Eq)]

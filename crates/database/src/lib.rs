@@ -14,4 +14,5 @@ mod writer;
 
 pub use self::connection::{Database, DatabaseUrl};
 pub use self::error::{DatabaseError, InvalidUrl};
+pub use self::sums::MAX_SUMS;
 pub use self::writer::LedgerWriter;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use octavo_fleet::price::PriceKey;
 use octavo_ledger::{
     Activity, Container, Device, Holder, Interval, Method, Owner, Part, Utilization,
 };
@@ -74,11 +75,19 @@ pub(crate) fn device(row: &AnyRow, uid: &str) -> Result<Device, Error> {
     Ok(Device {
         node: node.parse().map_err(decode("node"))?,
         id: row.try_get(uid)?,
-        type_name: optional_word(row, "type")?,
+        price_key: price_key(row)?,
+    })
+}
+
+/// Reads the columns that decide the price of a device.
+pub(crate) fn price_key(row: &AnyRow) -> Result<Option<PriceKey>, Error> {
+    let Some(type_name) = optional_word(row, "type")? else { return Ok(None) };
+    Ok(Some(PriceKey {
+        type_name,
+        option: optional_word(row, "purchase_option")?.unwrap_or_default(),
         instance_type: row.try_get("instance_type")?,
         region: row.try_get("region")?,
-        option: optional_word(row, "purchase_option")?,
-    })
+    }))
 }
 
 fn container(row: &AnyRow) -> Result<Container, Error> {
@@ -104,7 +113,7 @@ where
 }
 
 /// Reads a column with a word that can be absent.
-pub(crate) fn optional_word<T: std::str::FromStr>(
+fn optional_word<T: std::str::FromStr>(
     row: &AnyRow,
     column: &'static str,
 ) -> Result<Option<T>, Error>

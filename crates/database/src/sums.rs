@@ -3,13 +3,13 @@
 use std::fmt::Write as _;
 
 use jiff::Timestamp;
-use octavo_ledger::{Activity, Day, Dimension, PricedDevice, UsageQuery, UsageState, UsageSum};
+use octavo_ledger::{Activity, Day, Dimension, UsageQuery, UsageState, UsageSum};
 use sqlx::any::AnyRow;
 use sqlx::{AssertSqlSafe, Error, Row};
 
 use crate::connection::Database;
 use crate::error::DatabaseError;
-use crate::rows::{number, optional_word, word};
+use crate::rows::{number, price_key, word};
 
 /// Columns of the sums of a day, except the sums themselves.
 macro_rules! daily_columns {
@@ -48,18 +48,21 @@ const DAYS: &str = "SELECT day, type, instance_type, region, purchase_option, na
      profile, inferred, NULL AS pod, NULL AS owner_kind, NULL AS owner_name, NULL AS node, ppm_s, percent_s, measured_s \
      FROM ledger_day WHERE day >= $3 AND day < $4";
 
+/// Maximum number of sums of a query, which are in memory at the same time.
+pub const MAX_SUMS: usize = 200_000;
+
 /// Number of the parameters of the range.
 const RANGE_PARAMETERS: usize = 6;
 
 impl Database {
-    /// Sums up the usage in a range.
+    /// Sums up the usage in a range; `None` if there are more than [`MAX_SUMS`].
     ///
     /// # Errors
     /// Fails if the database cannot be read.
-    pub async fn usage(&self, query: &UsageQuery) -> Result<Vec<UsageSum>, DatabaseError> {
+    pub async fn usage(&self, query: &UsageQuery) -> Result<Option<Vec<UsageSum>>, DatabaseError> {
         let (from, until) = (query.from.as_second(), query.until.as_second());
         if from >= until {
-            return Ok(Vec::new());
+            return Ok(Some(Vec::new()));
         }
         let (first, last) = (Day::of(from), Day::of(until.saturating_sub(1)));
         let used = query.by.iter().chain(query.filters.iter().map(|(dimension, _)| dimension));
@@ -82,8 +85,11 @@ impl Database {
             sql = sql.bind(value.clone());
         }
         let rows = sql.fetch_all(&self.pool).await.map_err(DatabaseError::read)?;
+        if rows.len() > MAX_SUMS {
+            return Ok(None);
+        }
         let rows = rows.iter().map(|row| sum(row, &query.by));
-        rows.collect::<Result<_, _>>().map_err(DatabaseError::read)
+        rows.collect::<Result<_, _>>().map(Some).map_err(DatabaseError::read)
     }
 
     /// Start of the first day with usage; `None` in an empty ledger.
@@ -118,9 +124,10 @@ fn statement(query: &UsageQuery) -> String {
     format!(
         "SELECT {}, {columns}, CAST(SUM(ppm_s) AS BIGINT) AS ppm_s, CAST(SUM(percent_s) AS BIGINT) AS percent_s, \
          CAST(SUM(measured_s) AS BIGINT) AS measured_s \
-         FROM ({DETAILS} UNION ALL {DAYS}) AS parts WHERE 1 = 1{filters} GROUP BY {}, {columns}",
+         FROM ({DETAILS} UNION ALL {DAYS}) AS parts WHERE 1 = 1{filters} GROUP BY {}, {columns} LIMIT {}",
         named.join(", "),
         positions.join(", "),
+        MAX_SUMS + 1,
     )
 }
 
@@ -165,12 +172,7 @@ fn sum(row: &AnyRow, by: &[Dimension]) -> Result<UsageSum, Error> {
     Ok(UsageSum {
         values: values.collect::<Result<_, Error>>()?,
         period: usize::try_from(row.try_get::<i64, _>(by.len())?).unwrap_or_default(),
-        device: PricedDevice {
-            type_name: optional_word(row, "type")?,
-            instance_type: row.try_get("instance_type")?,
-            region: row.try_get("region")?,
-            option: optional_word(row, "purchase_option")?,
-        },
+        price_key: price_key(row)?,
         state: match (row.try_get::<i64, _>("state")?, activity) {
             (0, Activity::Idle) => UsageState::Idle,
             (0, Activity::Active | Activity::Unknown) => UsageState::Used,

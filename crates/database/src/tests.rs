@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use octavo_fleet::price::{PriceKey, PurchaseOption};
 use octavo_ledger::{
     Activity, Container, Day, Device, DeviceState, Dimension, Holder, Interval, MeasuredPart,
     Method, Owner, PPM, Part, Recorder, UsageQuery, UsageState, UsageSum,
@@ -29,10 +30,12 @@ fn device(number: u32) -> Device {
     Device {
         node: format!("node-{}", number % 3).parse().unwrap(),
         id: format!("GPU-{number}"),
-        type_name: (number != 4).then(|| "nvidia-h100-80gb".parse().unwrap()),
-        instance_type: None,
-        region: (number == 1).then(|| "eu-central-1".to_owned()),
-        option: None,
+        price_key: (number != 4).then(|| PriceKey {
+            type_name: "nvidia-h100-80gb".parse().unwrap(),
+            option: PurchaseOption::Spot,
+            instance_type: None,
+            region: (number == 1).then(|| "eu-central-1".to_owned()),
+        }),
     }
 }
 
@@ -184,7 +187,7 @@ proptest! {
             for _closed in 0..2 {
                 let usage = async |by| {
                     let found = writer.database().usage(&query(range.0, range.1, &[by])).await;
-                    totals(&found.unwrap())
+                    totals(&found.unwrap().unwrap())
                 };
                 let namespace = |one: &Interval| container(one).map(|one| one.namespace.clone());
                 prop_assert_eq!(usage(Dimension::Namespace).await, expected(&all, range, namespace));
@@ -221,8 +224,11 @@ fn intervals_of_old_days_are_deleted_and_their_sums_remain() {
         writer.close_days(Day(first.0 + 3)).await.unwrap();
         writer.delete_before(Day(first.0 + 2), Day(first.0 + 1)).await.unwrap();
         let database = writer.database();
-        let by_day =
-            database.usage(&query(START, START + 3 * DAY, &[Dimension::Day])).await.unwrap();
+        let by_day = database
+            .usage(&query(START, START + 3 * DAY, &[Dimension::Day]))
+            .await
+            .unwrap()
+            .unwrap();
         let days: BTreeMap<_, i64> =
             by_day.iter().fold(BTreeMap::new(), |mut days: BTreeMap<_, i64>, sum| {
                 *days.entry(sum.values[0].clone().unwrap()).or_default() += sum.ppm_seconds;
@@ -231,8 +237,11 @@ fn intervals_of_old_days_are_deleted_and_their_sums_remain() {
         let whole = DAY * i64::from(PPM);
         let date = |day: i32| Day(first.0 + day).date().to_string();
         assert_eq!(days, BTreeMap::from([(date(1), whole), (date(2), whole)]));
-        let by_pod =
-            database.usage(&query(START, START + 3 * DAY, &[Dimension::Pod])).await.unwrap();
+        let by_pod = database
+            .usage(&query(START, START + 3 * DAY, &[Dimension::Pod]))
+            .await
+            .unwrap()
+            .unwrap();
         assert_eq!(by_pod.iter().map(|sum| sum.ppm_seconds).sum::<i64>(), whole);
         assert_eq!(database.first_day().await.unwrap(), Some(Day(first.0 + 1)));
     });
@@ -247,7 +256,7 @@ fn price_changes_divide_the_sums() {
         let mut wanted = query(START, START + 3 * DAY, &[Dimension::Type]);
         wanted.price_changes = vec![Timestamp::from_second(START + DAY).unwrap()];
         wanted.filters = vec![(Dimension::Namespace, "team-0".to_owned())];
-        let found = writer.database().usage(&wanted).await.unwrap();
+        let found = writer.database().usage(&wanted).await.unwrap().unwrap();
         let periods: Vec<_> = found.iter().map(|sum| (sum.period, sum.ppm_seconds)).collect();
         let share = DAY * i64::from(PPM / 8);
         assert_eq!(periods, [(0, share), (1, 2 * share)]);
@@ -263,8 +272,9 @@ fn second_writer_is_an_error_that_names_the_cause() {
         three_days(&mut one).await;
         let mut recorder = Recorder::default();
         let node = device(1).node;
-        recorder.observe(&node, START, 60, vec![state(1, &[2])]);
-        recorder.confirm(&node, START + 60);
+        for at in [START, START + 60] {
+            recorder.observe(&node, at, 60, vec![state(1, &[2])]);
+        }
         let error = other.write(&recorder.take_changed()).await.unwrap_err();
         assert_eq!(
             error.to_string(),

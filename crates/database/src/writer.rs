@@ -256,10 +256,10 @@ async fn insert_devices(
                 .bind(**id)
                 .bind(device.node.to_string())
                 .bind(device.id.clone())
-                .bind(device.type_name.as_ref().map(ToString::to_string))
-                .bind(device.instance_type.clone())
-                .bind(device.region.clone())
-                .bind(device.option.map(|option| option.to_string()));
+                .bind(device.price_key.as_ref().map(|key| key.type_name.to_string()))
+                .bind(device.price_key.as_ref().and_then(|key| key.instance_type.clone()))
+                .bind(device.price_key.as_ref().and_then(|key| key.region.clone()))
+                .bind(device.price_key.as_ref().map(|key| key.option.to_string()));
         }
         query.execute(&mut *connection).await?;
     }

@@ -15,8 +15,8 @@ pub use self::placement::{PlacementObstacle, free_slots, placement_obstacle};
 pub use self::quantity::{Quantity, QuantityError};
 pub use self::selector::{Affinity, Operator, Requirement, Selector, Term};
 pub use self::snapshot::{
-    ClusterNode, ClusterPod, ClusterSnapshot, LayoutReport, Phase, PodKey, PodRequirements,
-    Readiness,
+    ClusterNode, ClusterPod, ClusterSnapshot, LayoutReport, Phase, PodKey, PodOwner,
+    PodRequirements, Readiness,
 };
 pub use self::taint::{Effect, Taint, TaintOperator, Toleration};
 

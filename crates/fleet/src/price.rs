@@ -1,50 +1,37 @@
 //! Prices of devices, as configured by the administrator for each type and purchase option. Nothing is guessed: a
 //! type that is not in the price book has no price, and a device without a price has no cost.
 //!
-//! Created by the parser of price books; used by matching and estimates. Money is decimal: a tenth has no exact
-//! binary form, and a bill that is wrong by a cent is wrong.
+//! Created by the parser of price books; used by matching, estimates and objectives. Money is decimal: a tenth has no
+//! exact binary form, and a bill that is wrong by a cent is wrong.
+//!
+//! ```text
+//! book.rs              entries of a price book, with scope and validity
+//! exact_cost.rs        cost of seconds and parts of a device
+//! purchase_option.rs   purchase options, from node labels
+//! ```
 
-use std::collections::BTreeMap;
+mod book;
+mod exact_cost;
+mod purchase_option;
+
 use std::fmt;
 use std::str::FromStr;
 
-use octavo_model::id::TypeName;
+use jiff::Timestamp;
+use jiff::civil::Date;
+use jiff::tz::TimeZone;
 use octavo_model::reported::Reported;
 use rust_decimal::Decimal;
 use serde::{Deserialize, Serialize};
 use serde_with::{DeserializeFromStr, SerializeDisplay};
-use strum::{Display, EnumString, IntoStaticStr, VariantArray};
 use thiserror::Error;
 use utoipa::ToSchema;
 
-/// Purchase option of a device.
-#[derive(
-    Debug,
-    Clone,
-    Copy,
-    PartialEq,
-    Eq,
-    PartialOrd,
-    Ord,
-    Default,
-    SerializeDisplay,
-    DeserializeFromStr,
-    Display,
-    EnumString,
-    IntoStaticStr,
-    VariantArray,
-)]
-#[strum(serialize_all = "kebab-case")]
-#[strum(parse_err_ty = PriceError, parse_err_fn = unknown_option)]
-pub enum PurchaseOption {
-    /// By the hour, without commitment.
-    #[default]
-    OnDemand,
-    /// By the hour, interruptible.
-    Spot,
-    /// With a long-term commitment.
-    Reserved,
-}
+pub use self::book::{
+    CurrentPrices, PriceBook, PriceEntry, PriceKey, PriceSource, UnitPrice, Validity,
+};
+pub use self::exact_cost::ExactCost;
+pub use self::purchase_option::PurchaseOption;
 
 /// A non-negative amount of money. Its text is a decimal; the text of a price or of a limit is parsed by [`FromStr`], a
 /// sum in a document may be larger.
@@ -72,13 +59,6 @@ pub struct Price {
     pub purchase_option: Reported<PurchaseOption>,
 }
 
-/// Prices of types, in one currency.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PriceBook {
-    currency: Currency,
-    prices: BTreeMap<(TypeName, PurchaseOption), Amount>,
-}
-
 /// A text that is not a valid price.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum PriceError {
@@ -93,6 +73,11 @@ pub enum PriceError {
     /// Not a purchase option.
     #[error("{0:?} is not a purchase option: use on-demand, spot or reserved")]
     Option(String),
+    /// Not a time.
+    #[error(
+        "{0:?} is not a time: use a date in UTC, such as 2026-01-01, or RFC 3339, such as 2026-01-01T09:00:00Z"
+    )]
+    Time(String),
 }
 
 /// The amount with at least this many decimals.
@@ -121,10 +106,6 @@ fn grouped(text: &str) -> String {
 const MAX_DECIMALS: u32 = 6;
 /// Maximum price of one device for one hour, and maximum cost limit: sums over a fleet cannot overflow.
 const MAX_AMOUNT: u32 = 1_000_000;
-
-fn unknown_option(text: &str) -> PriceError {
-    PriceError::Option(truncate(text))
-}
 
 impl TryFrom<String> for Amount {
     type Error = PriceError;
@@ -164,6 +145,11 @@ impl Amount {
     /// Formats the amount with at least two decimals and a comma between thousands, as in `1,234.50`.
     pub fn shown(self) -> String {
         grouped(&with_decimals(self.0, 2))
+    }
+
+    /// Formats the amount like [`Self::shown`], rounded to hundredths.
+    pub fn in_cents(self) -> String {
+        Self(self.0.round_dp(2)).shown()
     }
 
     /// Formats the bounds of an estimate like [`Self::shown`]. From a thousand on, they are rounded to three significant
@@ -213,32 +199,18 @@ impl fmt::Display for Currency {
     }
 }
 
-impl PriceBook {
-    /// Creates an empty price book.
-    pub fn new(currency: Currency) -> Self {
-        Self { currency, prices: BTreeMap::new() }
+/// Parses an RFC 3339 time. A date without a time is its first instant in UTC.
+pub fn parse_time(text: &str) -> Result<Timestamp, PriceError> {
+    let wrong = || PriceError::Time(truncate(text));
+    let is_date = text.len() == "2026-01-01".len();
+    if is_date {
+        let date = text.parse::<Date>().and_then(|date| date.to_zoned(TimeZone::UTC));
+        return date.map(|start| start.timestamp()).map_err(|_| wrong());
     }
-
-    /// Adds a price; returns it instead if the book already has one for this key.
-    pub fn add(&mut self, of: TypeName, option: PurchaseOption, price: Amount) -> Option<Amount> {
-        let key = (of, option);
-        if self.prices.contains_key(&key) {
-            return Some(price);
-        }
-        self.prices.insert(key, price);
-        None
-    }
-
-    /// The price of one whole device of a type with this purchase option.
-    pub fn price(&self, of: &TypeName, option: PurchaseOption) -> Option<Price> {
-        let per_hour = *self.prices.get(&(of.clone(), option))?;
-        Some(Price { per_hour, currency: self.currency.clone(), purchase_option: option.into() })
-    }
-
-    /// The currency of all its prices.
-    pub fn currency(&self) -> &Currency {
-        &self.currency
-    }
+    // The library also accepts other formats of ISO 8601.
+    let is_rfc_3339 = text.get(10..11) == Some("T") && !text.contains('[');
+    let time = text.parse().ok().filter(|_| is_rfc_3339);
+    time.ok_or_else(wrong)
 }
 
 fn truncate(text: &str) -> String {
@@ -317,21 +289,18 @@ mod tests {
     }
 
     #[test]
-    fn missing_price_is_none() {
-        let mut price_book = PriceBook::new("EUR".parse().unwrap());
-        let h100: TypeName = "nvidia-h100-80gb".parse().unwrap();
-        assert_eq!(
-            price_book.add(h100.clone(), PurchaseOption::Spot, "2.5".parse().unwrap()),
-            None
-        );
-        assert!(price_book.price(&h100, PurchaseOption::OnDemand).is_none());
-        let found = price_book.price(&h100, PurchaseOption::Spot).unwrap();
-        assert_eq!(
-            (found.per_hour.to_string(), found.currency.to_string()),
-            ("2.5".into(), "EUR".into())
-        );
-        let again: Amount = "9".parse().unwrap();
-        assert_eq!(price_book.add(h100.clone(), PurchaseOption::Spot, again), Some(again));
-        assert_eq!(price_book.price(&h100, PurchaseOption::Spot), Some(found));
+    fn times_are_dates_or_rfc_3339() {
+        for (text, instant) in [
+            ("2026-01-01", "2026-01-01T00:00:00Z"),
+            ("2026-01-01T09:00:00Z", "2026-01-01T09:00:00Z"),
+            ("2026-01-01T09:00:00+02:00", "2026-01-01T07:00:00Z"),
+        ] {
+            assert_eq!(parse_time(text).unwrap().to_string(), instant);
+        }
+        for text in
+            ["", "2026", "2026-13-01", "01.01.2026", "2026-01-01 09:00:00Z", "2026-01-01T09:00:00"]
+        {
+            assert_eq!(parse_time(text), Err(PriceError::Time(text.to_owned())), "{text}");
+        }
     }
 }

@@ -16,7 +16,7 @@ use serde_json::Value;
 use serde_with::{DisplayFromStr, serde_as, skip_serializing_none};
 use utoipa::ToSchema;
 
-use crate::price::{Amount, Currency, PriceBook, PurchaseOption};
+use crate::price::{Amount, Currency, CurrentPrices, Price, PurchaseOption};
 use crate::request_error::RequestError;
 use crate::type_labels::types_of;
 
@@ -118,7 +118,8 @@ pub struct SloRow {
     pub count: u32,
     /// Replicas required for the throughput.
     pub replicas: Option<u32>,
-    /// Cost of all replicas per hour, with the most expensive of the types; absent if one has no price.
+    /// Cost of all replicas per hour, with the most expensive of the types; absent if one has no price, or if their prices
+    /// are in several currencies.
     #[schema(value_type = Option<String>)]
     pub per_hour: Option<Amount>,
     /// Currency of the cost.
@@ -167,7 +168,7 @@ impl SloRequest {
     }
 
     /// Evaluates all rows of a valid request. `here` lists the types of the fleet.
-    pub fn evaluate(&self, prices: Option<&PriceBook>, here: &[TypeName]) -> SloAnswer {
+    pub fn evaluate(&self, prices: Option<&CurrentPrices>, here: &[TypeName]) -> SloAnswer {
         let catalog = Catalog::built_in();
         let mut names: BTreeMap<&str, Hardware> = BTreeMap::new();
         let mut items: Vec<SloRow> = Vec::new();
@@ -181,9 +182,12 @@ impl SloRequest {
             one.here.extend(one.types.iter().filter(is_here).cloned());
             items.push(one);
         }
-        items.sort_by_key(|one| {
+        let book_currency = prices.map(CurrentPrices::currency);
+        items.sort_by_cached_key(|one| {
             let devices = u64::from(one.count).saturating_mul(one.replicas.unwrap_or(1).into());
-            let cost = (one.per_hour.is_none(), one.per_hour);
+            let is_foreign = one.currency.as_ref().is_some_and(|own| Some(own) != book_currency);
+            // Amounts in different currencies cannot be compared.
+            let cost = (one.per_hour.is_none(), is_foreign, one.currency.clone(), one.per_hour);
             (!one.misses.is_empty(), cost, devices, one.row)
         });
         SloAnswer {
@@ -284,7 +288,7 @@ fn evaluate_row(
     row: &MeasuredRow,
     hardware: &Hardware,
     wanted: &Objectives,
-    prices: Option<&PriceBook>,
+    prices: Option<&CurrentPrices>,
 ) -> SloRow {
     let mut misses = Vec::new();
     let types = match hardware {
@@ -306,19 +310,14 @@ fn evaluate_row(
             None => misses.push(format!("{name} was not measured")),
         }
     }
-    let per_hour = replicas.and_then(|replicas| {
+    let price = replicas.and_then(|replicas| {
         let devices = row.hardware_count.checked_mul(replicas)?;
-        Some(max_price(&types, wanted, prices)?.times(devices))
+        let (per_hour, currency) = max_price(&types, wanted, prices)?;
+        Some((per_hour.times(devices), currency))
     });
-    if let Some(ceiling) = wanted.price_at_most_per_hour {
-        match per_hour {
-            Some(price) if price <= ceiling => {}
-            Some(price) => {
-                misses.push(format!("it costs {price} per hour, above the limit of {ceiling}"));
-            }
-            None => misses.push("its price is unknown".to_owned()),
-        }
-    }
+    let limit = wanted.price_at_most_per_hour;
+    misses.extend(limit.and_then(|limit| price_miss(limit, price.as_ref(), prices)));
+    let (per_hour, currency) = price.unzip();
     SloRow {
         row: 0,
         hardware: row.hardware_type.clone(),
@@ -327,7 +326,7 @@ fn evaluate_row(
         count: row.hardware_count,
         replicas,
         per_hour,
-        currency: per_hour.and(prices).map(|price_book| price_book.currency().clone()),
+        currency,
         misses,
         profiles: Vec::new(),
     }
@@ -352,16 +351,40 @@ fn replicas(row: &MeasuredRow, wanted: &Objectives, misses: &mut Vec<String>) ->
     found
 }
 
-/// Price of the most expensive of the types; `None` if one has no price, or there are none.
+/// Returns why the price does not meet the limit, which is in the currency of the price book.
+fn price_miss(
+    limit: Amount,
+    price: Option<&(Amount, Currency)>,
+    prices: Option<&CurrentPrices>,
+) -> Option<String> {
+    let Some((price, currency)) = price else {
+        return Some("its price is unknown".to_owned());
+    };
+    match prices.map(CurrentPrices::currency).filter(|own| *own != currency) {
+        Some(own) => Some(format!(
+            "it costs {price} {currency} per hour, which cannot be compared with a limit in {own}"
+        )),
+        None if *price > limit => {
+            Some(format!("it costs {price} per hour, above the limit of {limit}"))
+        }
+        None => None,
+    }
+}
+
+/// Price of the most expensive of the types; `None` if one has no price, there are none, or they are in several
+/// currencies.
 fn max_price(
     types: &[TypeName],
     wanted: &Objectives,
-    prices: Option<&PriceBook>,
-) -> Option<Amount> {
+    prices: Option<&CurrentPrices>,
+) -> Option<(Amount, Currency)> {
     let option = wanted.purchase_option.unwrap_or_default();
-    let price = |name: &TypeName| Some(prices?.price(name, option)?.per_hour);
-    let all: Option<Vec<Amount>> = types.iter().map(price).collect();
-    all?.into_iter().max()
+    let all: Option<Vec<Price>> = types.iter().map(|name| prices?.price(name, option)).collect();
+    let all = all?;
+    let currency = all.first()?.currency.clone();
+    let is_same = all.iter().all(|price| price.currency == currency);
+    let highest = all.iter().map(|price| price.per_hour).max().filter(|_| is_same)?;
+    Some((highest, currency))
 }
 
 impl SloProfile {
@@ -420,9 +443,14 @@ impl Hardware {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use jiff::Timestamp;
+    use octavo_model::source_position::SourcePosition;
     use proptest::prelude::*;
 
     use super::*;
+    use crate::price::{PriceBook, PriceEntry, PriceKey, Validity};
 
     fn row(hardware: &str, count: u32, rps: f64, ttft: f64) -> MeasuredRow {
         MeasuredRow {
@@ -433,12 +461,23 @@ mod tests {
         }
     }
 
-    fn price_book() -> PriceBook {
-        let mut price_book = PriceBook::new("USD".parse().unwrap());
-        for (name, price) in [("nvidia-h200-141gb", "4"), ("nvidia-a100-80gb", "1.50")] {
-            price_book.add(name.parse().unwrap(), PurchaseOption::OnDemand, price.parse().unwrap());
+    fn prices() -> CurrentPrices {
+        let mut book = PriceBook::new("USD".parse().unwrap());
+        for (name, price, currency) in [
+            ("nvidia-h200-141gb", "4", "USD"),
+            ("nvidia-a100-80gb", "1.50", "USD"),
+            ("nvidia-l40s-48gb", "0.50", "EUR"),
+        ] {
+            let overlap = book.add(PriceEntry {
+                key: PriceKey::new(name.parse().unwrap(), PurchaseOption::OnDemand),
+                validity: Validity::default(),
+                per_hour: price.parse().unwrap(),
+                currency: currency.parse().unwrap(),
+                position: SourcePosition::default(),
+            });
+            assert_eq!(overlap, None);
         }
-        price_book
+        CurrentPrices::new(Arc::new(book), Timestamp::UNIX_EPOCH)
     }
 
     fn wanted() -> Objectives {
@@ -452,7 +491,7 @@ mod tests {
     fn evaluate(
         rows: &[MeasuredRow],
         objectives: &Objectives,
-        prices: Option<&PriceBook>,
+        prices: Option<&CurrentPrices>,
     ) -> Vec<SloRow> {
         let (objectives, rows) = (objectives.clone(), rows.to_vec());
         let request = SloRequest { objectives, rows };
@@ -466,7 +505,7 @@ mod tests {
             row("A100 80GB", 2, 4.0, 250.0),
             row("A100 80GB", 1, 4.0, 400.0),
         ];
-        let evaluated = evaluate(&rows, &wanted(), Some(&price_book()));
+        let evaluated = evaluate(&rows, &wanted(), Some(&prices()));
         let results: Vec<_> = evaluated
             .iter()
             .map(|one| (one.row, one.replicas, one.per_hour.map(|price| price.to_string())))
@@ -502,7 +541,7 @@ mod tests {
         bare.more.clear();
         let objectives =
             Objectives { price_at_most_per_hour: Some("5".parse().unwrap()), ..wanted() };
-        let evaluated = evaluate(&[bare], &objectives, Some(&price_book()));
+        let evaluated = evaluate(&[bare], &objectives, Some(&prices()));
         assert_eq!(
             evaluated[0].misses,
             [
@@ -511,8 +550,15 @@ mod tests {
                 "its price is unknown"
             ]
         );
-        let dear = evaluate(&[row("H200", 2, 10.0, 1.0)], &objectives, Some(&price_book()));
+        let dear = evaluate(&[row("H200", 2, 10.0, 1.0)], &objectives, Some(&prices()));
         assert_eq!(dear[0].misses, ["it costs 8 per hour, above the limit of 5"]);
+        let rows = [row("L40S", 1, 10.0, 1.0), row("H200", 1, 10.0, 1.0)];
+        let foreign = evaluate(&rows, &objectives, Some(&prices()));
+        assert_eq!(foreign.iter().map(|one| one.row).collect::<Vec<_>>(), [1, 0]);
+        assert_eq!(
+            foreign[1].misses,
+            ["it costs 0.50 EUR per hour, which cannot be compared with a limit in USD"]
+        );
         let small = evaluate(&[row("H200", 1, 0.001, 1.0)], &wanted(), None);
         assert!(small[0].misses[0].contains("more than 1000 replicas would be needed"));
     }
@@ -523,7 +569,7 @@ mod tests {
             rows in prop::collection::vec((prop::sample::select(vec!["H200", "A100 80GB", "x"]), 1..9_u32, 0.1..50.0_f64, 1.0..600.0_f64), 0..20),
         ) {
             let rows: Vec<MeasuredRow> = rows.into_iter().map(|(name, count, rps, ttft)| row(name, count, rps, ttft)).collect();
-            let evaluated = evaluate(&rows, &wanted(), Some(&price_book()));
+            let evaluated = evaluate(&rows, &wanted(), Some(&prices()));
             let mut places: Vec<usize> = evaluated.iter().map(|one| one.row).collect();
             places.sort_unstable();
             prop_assert_eq!(places, (0..rows.len()).collect::<Vec<_>>());

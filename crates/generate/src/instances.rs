@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use octavo_fleet::cluster::{Amounts, ClusterNode};
+use octavo_fleet::price::PurchaseOption;
 use octavo_fleet::summary::SHARING_LABEL;
 
 use crate::error::GenerateError;
@@ -13,13 +14,6 @@ use crate::pools::{NodePool, Pools};
 pub(crate) const INSTANCE_TYPE: &str = "node.kubernetes.io/instance-type";
 pub(crate) const ZONE: &str = "topology.kubernetes.io/zone";
 pub(crate) const ARCHITECTURE: &str = "kubernetes.io/arch";
-/// Labels of nodes that the cloud can reclaim, and their value. Sources: Karpenter v1.13.0, `pkg/apis/v1/labels.go`; EKS,
-/// "Managed node group capacity types"; OpenShift, machine-api-operator, `machine.openshift.io/interruptible-instance`.
-const SPOT: [(&str, &str); 3] = [
-    ("karpenter.sh/capacity-type", "spot"),
-    ("eks.amazonaws.com/capacityType", "SPOT"),
-    ("machine.openshift.io/interruptible-instance", ""),
-];
 
 /// Labels by which users select a layout.
 const SELECTED_LAYOUT: [&str; 2] = ["octavo.dev/layout", "nvidia.com/mig.config"];
@@ -82,7 +76,7 @@ pub(crate) fn ec2_instance_type(node: &ClusterNode) -> Option<&str> {
 
 /// Returns `true` if the cloud can reclaim the node.
 pub(crate) fn is_spot(node: &ClusterNode) -> bool {
-    SPOT.iter().any(|(key, value)| node.label(key) == Some(*value))
+    PurchaseOption::from_labels(&node.labels) == Some(PurchaseOption::Spot)
 }
 
 /// Least amount of each resource that each of the nodes has.

@@ -13,6 +13,7 @@ mod interval;
 mod part;
 mod parts;
 mod recorder;
+pub mod report;
 #[cfg(test)]
 mod tests;
 mod usage;
@@ -22,4 +23,4 @@ pub use self::interval::{Day, Interval, IntervalKey, Utilization};
 pub use self::part::{Activity, Container, Holder, Method, Owner, PPM, Part};
 pub use self::parts::{MeasuredPart, parts};
 pub use self::recorder::{DeviceState, MAX_BRIDGED_SECONDS, Recorder};
-pub use self::usage::{Dimension, PricedDevice, UsageQuery, UsageState, UsageSum};
+pub use self::usage::{Dimension, UsageQuery, UsageState, UsageSum};

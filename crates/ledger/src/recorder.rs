@@ -114,14 +114,6 @@ impl Recorder {
         }
     }
 
-    /// Records that nothing has changed on the node until `at`.
-    pub fn confirm(&mut self, node: &NodeName, at: i64) {
-        let Self { nodes, changed } = self;
-        for account in nodes.get_mut(node).into_iter().flat_map(BTreeMap::values_mut) {
-            account.extend(at, changed);
-        }
-    }
-
     /// Forgets the nodes that have not reported since `before`.
     pub fn forget(&mut self, before: i64) {
         self.nodes.retain(|_, devices| devices.values().any(|account| account.until >= before));

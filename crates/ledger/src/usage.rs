@@ -1,8 +1,7 @@
 //! Sums of usage, as read from the database.
 
 use jiff::Timestamp;
-use octavo_fleet::price::PurchaseOption;
-use octavo_model::id::TypeName;
+use octavo_fleet::price::PriceKey;
 use serde::{Deserialize, Serialize};
 use strum::{Display, EnumString, IntoStaticStr, VariantArray};
 use utoipa::ToSchema;
@@ -61,19 +60,6 @@ pub enum UsageState {
     Unknown,
 }
 
-/// Properties of a device that decide its price.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct PricedDevice {
-    /// Its type; `None` for an unidentified device.
-    pub type_name: Option<TypeName>,
-    /// Instance type of its node.
-    pub instance_type: Option<String>,
-    /// Region of its node.
-    pub region: Option<String>,
-    /// Purchase option of its node; `None` if it is not known.
-    pub option: Option<PurchaseOption>,
-}
-
 /// Usage of devices with the same price, for one value of each dimension.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UsageSum {
@@ -81,8 +67,8 @@ pub struct UsageSum {
     pub values: Vec<Option<String>>,
     /// Number of price changes in the requested range before this usage.
     pub period: usize,
-    /// What decides the price.
-    pub device: PricedDevice,
+    /// Properties that decide the price; `None` for unidentified devices.
+    pub price_key: Option<PriceKey>,
     /// Whether it was allocated.
     pub state: UsageState,
     /// True if it is not from a report, but follows from the reports before and after it.

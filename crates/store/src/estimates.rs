@@ -9,7 +9,7 @@ use octavo_fleet::estimate::{
     SOURCE_NAME, TimesStatus, Workload, assumptions, cost, roofline,
 };
 use octavo_fleet::matching::RequestError;
-use octavo_fleet::price::{PriceBook, PurchaseOption};
+use octavo_fleet::price::{CurrentPrices, PurchaseOption};
 use octavo_toolkit::error::chain;
 
 use super::estimate_engine::EngineEstimates;
@@ -20,7 +20,7 @@ const ENGINE_ALIAS: &str = "the estimate engine";
 /// Message for callers who are not allowed to see why the price book cannot be read.
 pub const PRICES_OUTDATED: &str = "prices may be outdated: the price book cannot be read";
 
-type Money<'b> = (Option<&'b PriceBook>, PurchaseOption);
+type Money<'b> = (Option<&'b CurrentPrices>, PurchaseOption);
 
 /// Estimates the request, with details limited by `visibility`; an error names the invalid field.
 pub async fn estimate(
@@ -36,7 +36,7 @@ pub async fn estimate(
     };
     let prices = view.prices();
     notices.extend(prices.notice.map(|why| visibility.disclose(why, PRICES_OUTDATED)));
-    let money = (prices.book.as_deref(), purchase_option.unwrap_or_default());
+    let money = (prices.prices.as_ref(), purchase_option.unwrap_or_default());
     let answer = match view.engine() {
         None => {
             let passed_over = workload.ignored_fields();

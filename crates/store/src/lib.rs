@@ -15,6 +15,7 @@ pub mod estimate_engine;
 pub mod estimates;
 pub mod fleet;
 pub mod history;
+pub mod ledger;
 pub mod offers;
 mod page_token;
 pub mod peer;

@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use octavo_fleet::matching::{Bytes, Isolation, Offer, Request, Shape};
-use octavo_fleet::price::PriceBook;
+use octavo_fleet::price::CurrentPrices;
 use octavo_fleet::summary::{DeviceSummary, Occupancy, TimeSlicingExtent};
 use octavo_model::id::TypeName;
 
@@ -91,7 +91,7 @@ impl<'f> OfferCollector<'f> {
     }
 
     /// Returns the collected offers with prices.
-    pub fn offers(self, prices: Option<&PriceBook>, request: &Request) -> Vec<Offer> {
+    pub fn offers(self, prices: Option<&CurrentPrices>, request: &Request) -> Vec<Offer> {
         let drafts = self.drafts.into_iter();
         let offers = drafts.map(|((type_name, shape), draft)| {
             // Prices are known for whole devices only; the price of a partition or a time slice cannot be derived from

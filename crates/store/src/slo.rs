@@ -38,13 +38,13 @@ pub async fn evaluate_objectives(
 ) -> Result<SloAnswer, SloError> {
     request.validate()?;
     let prices = view.prices();
-    let price_list = prices.book.clone();
+    let price_list = prices.prices;
     let listed = view.listed();
     let types = view.types(&listed, view.clock().now());
     let here: Vec<TypeName> =
         { types.iter() }.filter_map(|one| one.counts.type_name.clone()).collect();
     // Resolves names against the whole catalog, so it runs on a blocking thread.
-    let judging = spawn_blocking(move || request.evaluate(price_list.as_deref(), &here));
+    let judging = spawn_blocking(move || request.evaluate(price_list.as_ref(), &here));
     let mut answer = judging.await.map_err(|_ended| SloError::Panicked)?;
     let notice = prices.notice.map(|why| visibility.disclose(why, PRICES_OUTDATED));
     answer.notices.extend(notice);

@@ -18,6 +18,7 @@ use super::cluster_nodes::ClusterNodes;
 use super::estimate_engine::EstimateEngine;
 use super::fleet::{Fleet, TypeTotals};
 use super::history::SharedHistory;
+use super::ledger::LedgerReader;
 use super::policies::PolicyView;
 use super::profiles::Profiles;
 
@@ -35,6 +36,7 @@ pub struct FleetView {
     types: Arc<Mutex<Option<CachedTypes>>>,
     cluster: Option<ClusterNodes>,
     policies: Option<PolicyView>,
+    ledger: Option<LedgerReader>,
     cluster_name: Option<Arc<str>>,
     prometheus: Option<Arc<str>>,
     /// Permits of [`FleetView::plan`].
@@ -71,6 +73,7 @@ impl FleetView {
             types: Arc::default(),
             cluster: None,
             policies: None,
+            ledger: None,
             cluster_name: None,
             prometheus: None,
             planning: Arc::new(Semaphore::new(MAX_PLANNING_JOBS)),
@@ -118,6 +121,17 @@ impl FleetView {
     #[must_use]
     pub fn with_policies(self, policies: Option<PolicyView>) -> Self {
         Self { policies, ..self }
+    }
+
+    /// Adds the usage ledger.
+    #[must_use]
+    pub fn with_ledger(self, ledger: Option<LedgerReader>) -> Self {
+        Self { ledger, ..self }
+    }
+
+    /// The usage ledger; `None` if there is none.
+    pub fn ledger(&self) -> Option<&LedgerReader> {
+        self.ledger.as_ref()
     }
 
     /// The policies of the cluster; `None` if they are not watched.
@@ -199,9 +213,9 @@ impl FleetView {
         self.engine.as_deref()
     }
 
-    /// The current prices.
+    /// The prices that are valid now.
     pub fn prices(&self) -> PriceFileSnapshot {
-        self.prices.current()
+        self.prices.current(self.clock.wall(self.clock.now()))
     }
 
     /// The current layouts.

@@ -10,6 +10,7 @@
 pub mod access;
 pub mod auth;
 pub mod ingest;
+pub mod ledger;
 pub mod plugin_configs;
 pub mod pod_types;
 pub mod policies;

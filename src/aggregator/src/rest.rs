@@ -7,6 +7,7 @@
 pub mod availability;
 mod body;
 mod changes;
+mod cost;
 mod creation;
 mod estimates;
 mod events;
@@ -113,6 +114,7 @@ pub fn router(context: ApiContext) -> Router {
         .routes(routes!(profiles::profile_draft, profiles::posted_draft))
         .routes(routes!(profile_events::follow_profiles))
         .routes(routes!(usage::summary))
+        .routes(routes!(cost::cost))
         .routes(routes!(series::series))
         .routes(routes!(events::follow))
         .routes(routes!(openapi::document))

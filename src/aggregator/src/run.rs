@@ -27,6 +27,7 @@ use octavo_kube::token_review::TokenReviewer;
 use octavo_pages as pages;
 use octavo_store::availability::Counter;
 use octavo_store::estimate_engine::EstimateEngine;
+use octavo_store::ledger::LedgerReader;
 use octavo_store::startup::Startup;
 use octavo_store::stats::Stats;
 use octavo_store::store::shared_store::SharedStore;
@@ -80,6 +81,9 @@ fn router(
     }
     if let Some((policies, requests)) = cluster.policies() {
         policies::register(&mut registry, policies, requests);
+    }
+    if let Some(ledger) = cluster.ledger() {
+        ledger.register(&mut registry);
     }
     let pages = pages::router(availability.clone());
     let context = rest::ApiContext {
@@ -210,6 +214,7 @@ fn view(fleet: FleetView, settings: &AggregatorSettings) -> Result<FleetView, St
     let view = fleet
         .with_layouts(layout_file.unwrap_or_default())
         .with_prices(prices.unwrap_or_default())
+        .with_ledger(settings.ledger.ledger.clone().map(LedgerReader::new))
         .with_site(settings.fleet.cluster_name.clone(), prometheus);
     Ok(match &advice.estimate_engine {
         Some(url) => {

@@ -4,6 +4,7 @@ mod advice;
 mod auth;
 mod cluster;
 mod http_auth;
+mod ledger;
 mod serving;
 mod workload;
 
@@ -26,6 +27,7 @@ pub use self::advice::AdviceSettings;
 pub use self::auth::{AgentAuth, AgentAuthSettings};
 pub use self::cluster::ClusterSettings;
 pub use self::http_auth::{HttpAuth, HttpAuthSettings};
+pub use self::ledger::LedgerSettings;
 pub use self::serving::ServingSettings;
 pub use self::workload::WorkloadSettings;
 
@@ -109,6 +111,10 @@ pub struct AggregatorSettings {
         env = "OCTAVO_PLUGIN_CONFIG_MAP"
     )]
     pub plugin_config_map: Option<ConfigMapName>,
+
+    /// The usage ledger.
+    #[command(flatten)]
+    pub ledger: LedgerSettings,
 
     /// Annotation of pods.
     #[command(flatten)]

@@ -10,6 +10,7 @@ mod assert;
 mod catalog;
 mod checkpoint;
 mod completion;
+mod cost;
 mod demo;
 mod device_holders;
 mod diagnostics;
@@ -201,6 +202,7 @@ fn run(invocation: &Invocation, open: OpenHardware) -> Result<Report, CliError> 
         Command::Generate(command) => block_on(generate::generate(command))?,
         Command::QuotaCheck(settings) => block_on(quota_check::quota_check(settings, colors))?,
         Command::Migrate(command) => block_on(migration::run(command, colors))?,
+        Command::Cost(settings) => block_on(cost::cost(settings, colors))?,
         Command::Usage(settings) => block_on(usage::usage(settings, colors))?,
         Command::Watch(settings) => block_on(watch::watch(settings, colors, invocation.screen))?,
         Command::Validate(settings) => block_on(validate::validate(settings, colors))?,

@@ -4,6 +4,7 @@ pub mod apply;
 pub mod catalog;
 pub mod command_groups;
 mod completion;
+pub mod cost;
 pub mod demo;
 pub mod doctor;
 pub mod estimate;
@@ -50,6 +51,7 @@ pub use self::completion::{
     answer_completion, answer_limit, completion_script, flag_value, mig_parted_completion_script,
     server_of,
 };
+use self::cost::CostSettings;
 use self::demo::DemoSettings;
 use self::doctor::DoctorSettings;
 use self::estimate::EstimateCommand;
@@ -180,6 +182,9 @@ pub enum Command {
     /// Count allocated devices by namespace and type
     #[command(after_long_help = include_str!("../help/usage.txt"))]
     Usage(UsageSettings),
+    /// Report device hours and cost over a time
+    #[command(after_long_help = include_str!("../help/cost.txt"))]
+    Cost(CostSettings),
     /// Validate with pods that accelerators of nodes can be allocated
     #[command(after_long_help = include_str!("../help/validate.txt"))]
     Validate(ValidateSettings),
@@ -406,6 +411,7 @@ impl Command {
             | Self::Slo(_)
             | Self::QuotaCheck(_)
             | Self::Usage(_)
+            | Self::Cost(_)
             | Self::Validate(_)
             | Self::PodDevices(_)
             | Self::Watch(_)

@@ -23,8 +23,7 @@ fn pod(name: &str, count: u32, node: Option<&str>) -> ClusterPod {
             selector: BTreeMap::from([(TYPE_LABEL.to_owned(), H200.to_owned())]),
             ..PodRequirements::default()
         },
-        until: None,
-        started_at: None,
+        ..ClusterPod::default()
     }
 }
 

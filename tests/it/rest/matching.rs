@@ -149,6 +149,28 @@ async fn price_comes_from_current_price_book_and_is_absent_without_one() {
 }
 
 #[tokio::test]
+async fn price_that_is_valid_now_applies_and_other_currencies_meet_no_limit() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("prices.yaml");
+    let text = "apiVersion: octavo.dev/v1\nkind: PriceBook\ncurrency: EUR\nprices:\n\
+        - {type: nvidia-h100-80gb, perHour: 9, until: 2020-01-01}\n\
+        - {type: nvidia-h100-80gb, perHour: 2, currency: USD, from: 2020-01-01, until: 9000-01-01}\n\
+        - {type: nvidia-h100-80gb, perHour: 1, from: 9000-01-01}\n\
+        - {type: nvidia-h100-80gb, perHour: 7, region: eu-west-1}\n";
+    fs::write(&path, text).unwrap();
+    let prices = PriceFile::open(&path).unwrap();
+    let aggregator = Aggregator::viewed(&Machines::read().await, |view| view.with_prices(prices));
+    let answer = requested(&aggregator, json!({"memoryPerDeviceAtLeast": "80GB"})).await;
+    let cost = json!({"perHour": "2", "currency": "USD", "purchaseOption": "on-demand"});
+    assert_eq!(answer["matches"][0]["cost"], cost);
+    let capped = json!({"memoryPerDeviceAtLeast": "80GB", "priceAtMostPerHour": "5"});
+    let capped = requested(&aggregator, capped).await;
+    assert_eq!(capped["verdict"], "nothing-fits");
+    let why = reported(&capped["refused"][0]["why"]);
+    assert!(why.contains("the price limit is in EUR; its price is in USD"), "{why}");
+}
+
+#[tokio::test]
 async fn invalid_request_is_a_problem_naming_the_field() {
     let aggregator = Aggregator::of(&Machines::default());
     let long = json!({"preferred": ["x".repeat(300_000)]}).to_string();

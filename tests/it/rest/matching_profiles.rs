@@ -42,8 +42,7 @@ fn pod(name: &str, on: &str) -> ClusterPod {
             amounts: Amounts::default().with(GPU, 1),
             ..PodRequirements::default()
         },
-        until: None,
-        started_at: None,
+        ..ClusterPod::default()
     }
 }
 

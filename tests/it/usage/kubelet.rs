@@ -118,7 +118,7 @@ impl Kubelet {
     }
 
     /// Removes a pod.
-    pub(super) fn end_pod(&self, pod: &str) {
+    pub(crate) fn end_pod(&self, pod: &str) {
         self.pods.lock().unwrap().remove(pod);
         self.record();
     }

@@ -6,7 +6,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use octavo_fleet::price::PriceBook;
+use jiff::Timestamp;
+use octavo_fleet::price::{CurrentPrices, PriceBook};
 
 use super::reloading_file::{ConfigFileError, ReloadingFile, first_problems, read_text};
 use crate::layouts::prices::parse;
@@ -23,8 +24,8 @@ pub struct PriceFile {
 /// The current prices.
 #[derive(Debug, Clone, Default)]
 pub struct PriceFileSnapshot {
-    /// Prices of the file, if one is configured.
-    pub book: Option<Arc<PriceBook>>,
+    /// Prices of the file that are valid now, if one is configured.
+    pub prices: Option<CurrentPrices>,
     /// Why the prices may differ from the current content of the file.
     pub notice: Option<String>,
 }
@@ -35,13 +36,14 @@ impl PriceFile {
         Ok(Self { file: Some(ReloadingFile::open(path, "prices", load)?) })
     }
 
-    /// Returns the prices of the file, or the last valid ones if the file is now invalid.
-    pub fn current(&self) -> PriceFileSnapshot {
+    /// Returns the prices of the file that are valid at `now`. If the file is now invalid, they are from its last valid
+    /// content.
+    pub fn current(&self, now: Timestamp) -> PriceFileSnapshot {
         let Some(file) = &self.file else {
             return PriceFileSnapshot::default();
         };
         let (book, notice) = file.current();
-        PriceFileSnapshot { book: Some(book), notice }
+        PriceFileSnapshot { prices: Some(CurrentPrices::new(book, now)), notice }
     }
 }
 
@@ -81,9 +83,9 @@ mod tests {
         write(&path, "1.50");
         let prices = PriceFile::open(&path).unwrap();
         let now = || {
-            let current = prices.current();
-            let book = current.book.unwrap();
-            let price = book.price(&"a-b".parse().unwrap(), PurchaseOption::OnDemand);
+            let current = prices.current(Timestamp::UNIX_EPOCH);
+            let price =
+                current.prices.unwrap().price(&"a-b".parse().unwrap(), PurchaseOption::OnDemand);
             (price.unwrap().per_hour.to_string(), current.notice)
         };
         assert_eq!(now(), ("1.50".to_owned(), None));
@@ -103,7 +105,7 @@ mod tests {
 
     #[test]
     fn no_file_means_no_prices_and_invalid_file_is_an_error() {
-        assert!(PriceFile::default().current().book.is_none());
+        assert!(PriceFile::default().current(Timestamp::UNIX_EPOCH).prices.is_none());
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("prices.yaml");
         assert!(

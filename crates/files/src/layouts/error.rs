@@ -278,6 +278,23 @@ pub enum LayoutProblem {
         /// Position of its first occurrence.
         first: SourcePosition,
     },
+    /// Two prices of the same devices for the same time.
+    #[error(
+        "{key} already has a price for this time, at {first}; remove one, or set \"from\" and \"until\" so that they do \
+         not overlap"
+    )]
+    OverlappingPrice {
+        /// The devices.
+        key: String,
+        /// Position of the other price.
+        first: SourcePosition,
+    },
+    /// A price that is never valid.
+    #[error("until must be later than from, which is {from}")]
+    EmptyValidity {
+        /// Start of the validity.
+        from: String,
+    },
     /// An invalid identifier.
     #[error(transparent)]
     Id(#[from] ParseError),

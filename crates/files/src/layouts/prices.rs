@@ -1,17 +1,18 @@
 //! Parsing of an administrator's price book into a [`PriceBook`], with the same strictness and source positions as for
 //! layouts.
 
-use std::collections::BTreeMap;
 use std::str::FromStr;
 
-use octavo_fleet::price::{Amount, Currency, PriceBook, PriceError, PurchaseOption};
-use octavo_model::id::TypeName;
-use octavo_model::source_position::SourcePosition;
+use jiff::Timestamp;
+use octavo_fleet::price::{
+    Currency, PriceBook, PriceEntry, PriceError, PriceKey, PurchaseOption, Validity, parse_time,
+};
 
 use super::error::{LayoutError, LayoutProblem};
-use super::findings::{Findings, Mapping, MappingShape};
-use super::node::{YamlNode, quoted};
-use super::{expect_header, parse_file, scalar};
+use super::findings::{Findings, Mapping, MappingShape, is_label_value};
+use super::node::YamlNode;
+use super::output::{OutputValue, map};
+use super::{API_VERSION, expect_header, parse_file, scalar};
 
 /// `kind` of the file.
 const KIND: &str = "PriceBook";
@@ -19,13 +20,26 @@ const KIND: &str = "PriceBook";
 const FILE: MappingShape =
     MappingShape { what: "a price book", keys: &["apiVersion", "kind", "currency", "prices"] };
 
-const PRICE: MappingShape = MappingShape { what: "a price", keys: &["type", "option", "perHour"] };
+const PRICE: MappingShape = MappingShape {
+    what: "a price",
+    keys: &["type", "option", "instanceType", "region", "from", "until", "perHour", "currency"],
+};
 
 const EXAMPLE: &str =
     "\"prices: [{type: nvidia-h100-80gb, option: on-demand, perHour: \\\"12.34\\\"}]\"";
 
-/// Maximum number of prices in a file: a few for each existing type.
-const MAX_PRICES: usize = 2000;
+/// Maximum number of prices in a file: a few for each type, instance type and region.
+pub(crate) const MAX_PRICES: usize = 2000;
+
+/// ISO 4217 code for tests: stands for an invalid currency while the prices are checked for further errors.
+const ASSUMED_CURRENCY: &str = "XTS";
+
+/// An invalid value, whose error is one of the findings.
+#[derive(Debug, Clone, Copy)]
+struct Reported;
+
+/// Levels written in block style: the file and its prices.
+const BLOCK_LEVELS: usize = 2;
 
 /// Parses a price book.
 ///
@@ -35,6 +49,35 @@ pub fn parse(text: &str) -> Result<PriceBook, Vec<LayoutError>> {
     parse_file(text, FILE, LayoutProblem::NotAPriceBook, read)
 }
 
+/// Writes a price book as YAML that parses to the same prices.
+pub fn write(book: &PriceBook) -> String {
+    let prices = book.entries().map(|entry| written(entry, book.currency()));
+    let file = map([
+        ("apiVersion", OutputValue::text(API_VERSION)),
+        ("kind", OutputValue::text(KIND)),
+        ("currency", OutputValue::text(book.currency())),
+        ("prices", OutputValue::List(prices.collect())),
+    ]);
+    file.yaml(BLOCK_LEVELS)
+}
+
+fn written(entry: &PriceEntry, book_currency: &Currency) -> OutputValue {
+    let PriceEntry { key, validity, per_hour, currency, .. } = entry;
+    let text = |value: Option<&String>| value.map(OutputValue::text);
+    let time = |value: Option<Timestamp>| value.map(|at| OutputValue::text(&at));
+    let entries = [
+        ("type", Some(OutputValue::text(&key.type_name))),
+        ("option", Some(OutputValue::text(&key.option))),
+        ("instanceType", text(key.instance_type.as_ref())),
+        ("region", text(key.region.as_ref())),
+        ("from", time(validity.from)),
+        ("until", time(validity.until)),
+        ("perHour", Some(OutputValue::text(per_hour))),
+        ("currency", Some(OutputValue::text(currency)).filter(|_| currency != book_currency)),
+    ];
+    map(entries.into_iter().filter_map(|(key, value)| Some((key, value?))))
+}
+
 fn read(file: Mapping<'_>, findings: &mut Findings) -> Option<PriceBook> {
     expect_header(file, KIND, "\"kind: PriceBook\"", findings);
     let currency = findings
@@ -42,45 +85,90 @@ fn read(file: Mapping<'_>, findings: &mut Findings) -> Option<PriceBook> {
         .and_then(|node| value::<Currency>(node, "currency", findings));
     let node = findings.required(file, "prices", EXAMPLE)?;
     let items = findings.expect(node.items(), node, "prices", "a list of prices")?;
-    // Lines are checked for errors even if the currency is invalid.
-    let mut prices = currency.map(PriceBook::new);
-    let mut seen: BTreeMap<(TypeName, PurchaseOption), SourcePosition> = BTreeMap::new();
+    let assumed = currency.clone().or_else(|| ASSUMED_CURRENCY.parse().ok())?;
+    let mut book = PriceBook::new(assumed);
     for item in items.iter().take(MAX_PRICES) {
-        let Some((type_name, option, price)) = read_price(item, findings) else {
+        let Some(entry) = read_price(item, book.currency(), findings) else {
             continue;
         };
-        if let Some(first) = seen.get(&(type_name.clone(), option)).copied() {
-            let value = quoted(&format!("{type_name} {option}"));
-            findings.error(item.position, LayoutProblem::DuplicateValue { value, first });
-            continue;
-        }
-        seen.insert((type_name.clone(), option), item.position);
-        if let Some(prices) = &mut prices {
-            prices.add(type_name, option, price);
+        let (key, position) = (entry.key.to_string(), entry.position);
+        if let Some(first) = book.add(entry) {
+            findings.error(position, LayoutProblem::OverlappingPrice { key, first });
         }
     }
     if let Some(item) = items.get(MAX_PRICES) {
         findings.error(item.position, LayoutProblem::TooManyValues { most: MAX_PRICES });
     }
-    prices
+    currency.and(Some(book))
 }
 
 fn read_price(
     node: &YamlNode,
+    book_currency: &Currency,
     findings: &mut Findings,
-) -> Option<(TypeName, PurchaseOption, Amount)> {
+) -> Option<PriceEntry> {
     let price = findings.mapping(node, PRICE)?;
     let type_name = findings
         .required(price, "type", "\"type: nvidia-h100-80gb\"")
         .and_then(|node| findings.accept(scalar::text(node)?.parse(), node.position));
-    let option = match price.get("option") {
-        Some(node) => value(node, "option", findings),
-        None => Some(PurchaseOption::default()),
-    };
+    let option = optional(price, "option", findings, value::<PurchaseOption>);
+    let instance_type = optional(price, "instanceType", findings, label_value);
+    let region = optional(price, "region", findings, label_value);
+    let validity = read_validity(price, findings);
+    let currency = optional(price, "currency", findings, value::<Currency>);
     let per_hour = findings
         .required(price, "perHour", "\"perHour: \\\"12.34\\\"\"")
         .and_then(|node| value(node, "perHour", findings));
-    Some((type_name?, option?, per_hour?))
+    Some(PriceEntry {
+        key: PriceKey {
+            type_name: type_name?,
+            option: option.ok()?.unwrap_or_default(),
+            instance_type: instance_type.ok()?,
+            region: region.ok()?,
+        },
+        validity: validity?,
+        per_hour: per_hour?,
+        currency: currency.ok()?.unwrap_or_else(|| book_currency.clone()),
+        position: node.position,
+    })
+}
+
+fn read_validity(price: Mapping<'_>, findings: &mut Findings) -> Option<Validity> {
+    let from = optional(price, "from", findings, time);
+    let until = optional(price, "until", findings, time);
+    let (from, until) = (from.ok()?, until.ok()?);
+    if let (Some(start), Some(end), Some(node)) = (from, until, price.get("until"))
+        && end <= start
+    {
+        let problem = LayoutProblem::EmptyValidity { from: start.to_string() };
+        findings.error(node.position, problem);
+        return None;
+    }
+    Some(Validity { from, until })
+}
+
+/// Reads the value of a key that may be absent.
+fn optional<T>(
+    price: Mapping<'_>,
+    key: &'static str,
+    findings: &mut Findings,
+    read: impl Fn(&YamlNode, &'static str, &mut Findings) -> Option<T>,
+) -> Result<Option<T>, Reported> {
+    match price.get(key) {
+        Some(node) => read(node, key, findings).map(Some).ok_or(Reported),
+        None => Ok(None),
+    }
+}
+
+fn time(node: &YamlNode, what: &'static str, findings: &mut Findings) -> Option<Timestamp> {
+    let text = text(node, what, findings)?;
+    findings.accept(parse_time(text), node.position)
+}
+
+fn label_value(node: &YamlNode, what: &'static str, findings: &mut Findings) -> Option<String> {
+    let text = text(node, what, findings)?;
+    let text = Some(text).filter(|text| is_label_value(text));
+    findings.expect(text, node, what, "a value of a node label").map(str::to_owned)
 }
 
 /// Parses a value whose error message is self-explanatory.
@@ -89,9 +177,13 @@ fn value<T: FromStr<Err = PriceError>>(
     what: &'static str,
     findings: &mut Findings,
 ) -> Option<T> {
-    let text = scalar::text(node).filter(|_| !node.is_null());
-    let text = findings.expect(text, node, what, "a string")?;
+    let text = text(node, what, findings)?;
     findings.accept(text.parse(), node.position)
+}
+
+fn text<'n>(node: &'n YamlNode, what: &'static str, findings: &mut Findings) -> Option<&'n str> {
+    let text = scalar::text(node).filter(|_| !node.is_null());
+    findings.expect(text, node, what, "a string")
 }
 
 #[cfg(test)]
@@ -113,8 +205,11 @@ mod tests {
              - {{type: nvidia-h100-80gb, option: spot, perHour: 0.1}}\n"
         ))
         .unwrap();
-        let h100 = "nvidia-h100-80gb".parse().unwrap();
-        let price = |option| prices.price(&h100, option).map(|price| price.per_hour.to_string());
+        let price = |option| {
+            let key = PriceKey::new("nvidia-h100-80gb".parse().unwrap(), option);
+            let price = prices.price(&key, Timestamp::UNIX_EPOCH);
+            price.map(|price| price.per_hour.to_string())
+        };
         assert_eq!(price(PurchaseOption::OnDemand).as_deref(), Some("12.340"));
         assert_eq!(price(PurchaseOption::Spot).as_deref(), Some("0.1"));
         assert_eq!(price(PurchaseOption::Reserved), None);
@@ -136,7 +231,8 @@ mod tests {
                 "6:15: unknown key \"perhour\" in a price; did you mean \"perHour\"?",
                 "7:24: \"-1\" is not a price: use a number with at most 6 decimals, such as 12.34, up to 1000000",
                 "8:35: \"sometimes\" is not a purchase option: use on-demand, spot or reserved",
-                "10:3: duplicate value \"a-b on-demand\", first at 9:3",
+                "10:3: a-b on-demand already has a price for this time, at 9:3; remove one, or set \"from\" and \
+                 \"until\" so that they do not overlap",
                 "11:3: a price must be a mapping, not 7",
             ]
         );
@@ -155,5 +251,59 @@ mod tests {
                 "{complaints:?}"
             );
         }
+    }
+
+    #[test]
+    fn scope_validity_and_currency_are_read_and_written() {
+        let text = format!(
+            "{HEAD}currency: USD\nprices:\n\
+             - {{type: a-b, option: on-demand, until: \"2026-01-01T00:00:00Z\", perHour: \"3\"}}\n\
+             - {{type: a-b, option: on-demand, from: \"2026-01-01T00:00:00Z\", perHour: \"2\"}}\n\
+             - {{type: a-b, option: on-demand, region: eu-west-1, perHour: \"1.50\", currency: EUR}}\n\
+             - {{type: a-b, option: on-demand, instanceType: p5.48xlarge, perHour: \"1.8\"}}\n"
+        );
+        let book = parse(&text).unwrap();
+        let entries: Vec<String> = book
+            .entries()
+            .map(|one| format!("{} {}: {} {}", one.key, one.validity, one.per_hour, one.currency))
+            .collect();
+        assert_eq!(
+            entries,
+            [
+                "a-b on-demand until 2026-01-01T00:00:00Z: 3 USD",
+                "a-b on-demand from 2026-01-01T00:00:00Z: 2 USD",
+                "a-b on-demand eu-west-1 always: 1.50 EUR",
+                "a-b on-demand p5.48xlarge always: 1.8 USD",
+            ]
+        );
+        assert_eq!(write(&book), text);
+        let dates = text.replace("T00:00:00Z", "");
+        assert_eq!(write(&parse(&dates).unwrap()), text);
+    }
+
+    #[test]
+    fn overlap_names_both_prices_and_empty_validity_is_an_error() {
+        assert_eq!(
+            complaints(&format!(
+                "{HEAD}currency: USD\nprices:\n\
+                 - {{type: a-b, from: 2026-01-01, until: 2026-07-01, perHour: 1}}\n\
+                 - {{type: a-b, from: 2026-06-30, perHour: 2, currency: EUR}}\n\
+                 - {{type: a-b, region: eu, from: 2026-06-30, perHour: 2}}\n\
+                 - {{type: a-b, from: 2026-08-01, until: 2026-08-01, perHour: 1}}\n\
+                 - {{type: a-b, from: tomorrow, until: [], region: \"\", perHour: 1}}\n\
+                 - {{type: a-b, instanceType: p5 large, currency: euro, perHour: 1}}\n"
+            )),
+            [
+                "6:3: a-b on-demand already has a price for this time, at 5:3; remove one, or set \"from\" and \
+                 \"until\" so that they do not overlap",
+                "8:40: until must be later than from, which is 2026-08-01T00:00:00Z",
+                "9:21: \"tomorrow\" is not a time: use a date in UTC, such as 2026-01-01, or RFC 3339, such as \
+                 2026-01-01T09:00:00Z",
+                "9:38: until must be a string, not a list",
+                "9:50: region must be a value of a node label, not the string \"\"",
+                "10:29: instanceType must be a value of a node label, not \"p5 large\"",
+                "10:49: \"euro\" is not a currency: use three capital letters, such as USD",
+            ]
+        );
     }
 }

@@ -137,6 +137,19 @@ pub struct ClusterPod {
     pub started_at: Option<i64>,
     /// Deadline in seconds since 1970, if it has one: its start plus `activeDeadlineSeconds`.
     pub until: Option<i64>,
+    /// Workload that owns it, if it requests devices.
+    pub owner: Option<PodOwner>,
+    /// Its labels, if it requests devices.
+    pub labels: BTreeMap<String, String>,
+}
+
+/// Workload that owns a pod: its controller, or the Deployment of its `ReplicaSet`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PodOwner {
+    /// Kind of the object, such as `Job`.
+    pub kind: String,
+    /// Name of the object.
+    pub name: String,
 }
 
 /// Namespace and name of a pod.

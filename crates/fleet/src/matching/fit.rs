@@ -70,6 +70,8 @@ pub(super) enum RejectionReason {
         ceiling.shown(), price.shown()
     )]
     TooExpensive { ceiling: Amount, price: Amount, currency: Currency, count: u32 },
+    #[error("the price limit is in {limit}; its price is in {price}, which cannot be compared")]
+    OtherCurrency { limit: Currency, price: Currency },
 }
 
 /// Returns the largest memory of one unit and its offer; the first by name in case of a tie.
@@ -211,6 +213,9 @@ fn price(request: &Request, offer: &Offer, count: u32) -> Option<RejectionReason
         return Some(RejectionReason::PriceUnknown(request.purchase_option));
     };
     let (price, currency) = (of_one.per_hour.times(count), of_one.currency.clone());
+    if let Some(limit) = request.currency.clone().filter(|limit| *limit != currency) {
+        return Some(RejectionReason::OtherCurrency { limit, price: currency });
+    }
     (price > ceiling).then_some(RejectionReason::TooExpensive { ceiling, price, currency, count })
 }
 

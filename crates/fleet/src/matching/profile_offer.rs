@@ -115,9 +115,11 @@ fn merge_offers(mut all: Offer, offer: Offer) -> Offer {
     if better {
         all.after_change = offer.after_change;
     }
+    // Prices in several currencies have no highest one.
     all.price = all
         .price
         .zip(offer.price)
+        .filter(|(one, other)| one.currency == other.currency)
         .map(|(one, other)| if other.per_hour > one.per_hour { other } else { one });
     all.shape = all.shape.max(offer.shape);
     all.traits = common_traits(all.traits, &offer.traits);

@@ -6,7 +6,8 @@
 //! 3. preferred types, in the given order;
 //! 4. fewest generations behind the newest fitting chip of the same line (lines cannot be compared);
 //! 5. least memory beyond the request;
-//! 6. lowest price of all units, those without a price last;
+//! 6. lowest price of all units: first those in the currency of the price book, then by currency (which cannot be
+//!    compared), and those without a price last;
 //! 7. whole devices, then partitions, then shared devices;
 //! 8. name.
 //!
@@ -22,7 +23,7 @@ use super::offer::{FreeUnits, Offer, Shape, ShapeKind, TypeAttributes};
 use super::request::{Bytes, Request};
 use super::throughput::{Throughput, compare};
 use super::{Match, OfferAvailability};
-use crate::price::Price;
+use crate::price::{Amount, Currency, Price};
 
 /// An offer that does not fit, with the reasons.
 pub(super) type RefusedOffer = (Offer, Vec<RejectionReason>);
@@ -55,7 +56,7 @@ pub(super) fn rank(
             preference_rank(request, &one.offer),
             generations_behind(&one.offer, &newest),
             excess_memory(request, one),
-            (one.fit.per_hour.is_none(), one.fit.per_hour),
+            price_rank(request, one),
             one.offer.shape.clone(),
             one.offer.name.clone(),
         )
@@ -145,6 +146,17 @@ fn generations_behind(offer: &Offer, newest: &[Generation]) -> usize {
     });
     let most = behind.map(|one| one.unwrap_or(usize::MAX)).max().filter(|_| places.len() == known);
     most.unwrap_or(usize::MAX)
+}
+
+/// Returns whether the price is unknown, whether its currency is another one than that of the price book, the currency,
+/// and the price.
+fn price_rank(
+    request: &Request,
+    one: &RankedOffer,
+) -> (bool, bool, Option<Currency>, Option<Amount>) {
+    let currency = one.offer.price.as_ref().map(|price| price.currency.clone());
+    let is_foreign = request.currency.is_some() && currency != request.currency;
+    (one.fit.per_hour.is_none(), is_foreign, currency, one.fit.per_hour)
 }
 
 /// Returns the measured throughput of all units. `None` for partitions, which no row covers, and for several types,

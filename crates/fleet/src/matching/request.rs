@@ -16,7 +16,7 @@ use utoipa::ToSchema;
 
 use super::architectures::{self, Generation};
 use super::throughput::ThroughputTable;
-use crate::price::{Amount, PurchaseOption};
+use crate::price::{Amount, Currency, PurchaseOption};
 use crate::request_error::RequestError;
 use crate::slo::MeasuredRow;
 use crate::type_labels::types_of;
@@ -47,6 +47,8 @@ pub struct Request {
     pub isolation: Isolation,
     /// Maximum price of all units per hour.
     pub max_price: Option<Amount>,
+    /// Currency of the maximum price, which is that of the price book.
+    pub currency: Option<Currency>,
     /// Purchase option.
     pub purchase_option: PurchaseOption,
     /// Measured throughput by hardware; used in warnings, never for the decision.

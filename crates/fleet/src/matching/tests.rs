@@ -209,6 +209,34 @@ fn price_decides_only_if_known() {
 }
 
 #[test]
+fn prices_in_other_currencies_are_not_compared() {
+    let priced = |name: &str, price: &str, currency: &str| {
+        let mut offer = offer(name, 80, 8, 8);
+        offer.price = Some(crate::price::Price {
+            purchase_option: crate::price::PurchaseOption::default().into(),
+            per_hour: price.parse().unwrap(),
+            currency: currency.parse().unwrap(),
+        });
+        offer
+    };
+    let offers = vec![
+        priced("acme-w-80gb", "1", "EUR"),
+        priced("acme-x-80gb", "3", "USD"),
+        priced("acme-y-80gb", "2", "USD"),
+        offer("acme-z-80gb", 80, 8, 8),
+    ];
+    let dollars = Request { currency: "USD".parse().ok(), ..needs("80GB") };
+    let found = answer(&dollars, offers.clone());
+    assert_eq!(names(&found), ["acme-y-80gb", "acme-x-80gb", "acme-w-80gb", "acme-z-80gb"]);
+    let found = answer(&Request { max_price: "2.5".parse().ok(), ..dollars }, offers);
+    assert_eq!(names(&found), ["acme-y-80gb"]);
+    assert_eq!(
+        refusal(&found, "acme-w-80gb"),
+        "the price limit is in USD; its price is in EUR, which cannot be compared"
+    );
+}
+
+#[test]
 fn partitions_and_shared_devices_require_lower_isolation() {
     let part = Offer {
         name: "nvidia-a100-80gb/3g.40gb".to_owned(),

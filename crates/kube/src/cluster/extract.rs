@@ -3,9 +3,11 @@
 //! Called for each object as it arrives. Invalid fields are skipped and the object is marked as odd: a pod with invalid
 //! fields still uses its resources.
 
+use std::collections::BTreeMap;
+
 use octavo_fleet::cluster::{
-    Affinity, ClusterNode, ClusterPod, LayoutReport, Phase, PodKey, PodRequirements, Readiness,
-    Taint, TaintOperator, Toleration,
+    Affinity, ClusterNode, ClusterPod, LayoutReport, Phase, PodKey, PodOwner, PodRequirements,
+    Readiness, Taint, TaintOperator, Toleration,
 };
 
 use super::object;
@@ -22,6 +24,8 @@ pub(super) struct Extracted<T> {
 /// Maximum number of labels, and of taints, stored per node. The API server only limits the object's size, to 1.5 MiB;
 /// no node has nearly as many.
 const MAX_NODE_ENTRIES: usize = 2048;
+/// Maximum number of labels stored per pod. Any user may create pods with any number.
+const MAX_POD_LABELS: usize = 128;
 /// Maximum length of a policy's record. The controller writes at most 32 labels and 16 taints.
 const MAX_RECORD_BYTES: usize = 64 << 10;
 /// Maximum length of the explanation of a layout's state, in characters.
@@ -75,6 +79,13 @@ pub(super) fn pod(pod: object::Pod) -> Extracted<ClusterPod> {
     let (metadata, status) = (pod.metadata, pod.status.unwrap_or_default());
     let spec = pod.spec.unwrap_or_default();
     let amounts = calculator.pod(&spec);
+    // Most pods request no devices, and their labels are not needed.
+    let has_devices = amounts.devices().next().is_some()
+        || spec.resource_claims.is_some_and(|claims| !claims.is_empty());
+    let labels = metadata.labels.filter(|_| has_devices).unwrap_or_default();
+    let labels: BTreeMap<_, _> = labels.into_iter().take(MAX_POD_LABELS).collect();
+    let owners = metadata.owner_references.filter(|_| has_devices).unwrap_or_default();
+    let owner = owner(owners, &labels);
     let node = spec.node_name.filter(|name| !name.is_empty());
     let is_gated = spec.scheduling_gates.is_some_and(|gates| !gates.is_empty());
     let is_going = metadata.deletion_timestamp.is_some();
@@ -109,9 +120,27 @@ pub(super) fn pod(pod: object::Pod) -> Extracted<ClusterPod> {
         requirements,
         started_at: began,
         until: ends.flatten(),
+        owner,
+        labels,
     };
     let is_invalid = calculator.found_invalid || has_invalid_selection || ends == Some(None);
     Extracted { object, is_invalid }
+}
+
+/// The controller of a pod; the Deployment of a `ReplicaSet`, whose name is that of the Deployment and the label
+/// `pod-template-hash`. Source: Kubernetes, `pkg/controller/deployment/sync.go`.
+fn owner(
+    owners: Vec<object::OwnerReference>,
+    labels: &BTreeMap<String, String>,
+) -> Option<PodOwner> {
+    let owner = owners.into_iter().find(|owner| owner.controller == Some(true))?;
+    let hash = labels.get("pod-template-hash").filter(|_| owner.kind == "ReplicaSet");
+    let deployment =
+        hash.and_then(|hash| owner.name.strip_suffix(hash.as_str())?.strip_suffix('-'));
+    Some(match deployment {
+        Some(name) => PodOwner { kind: "Deployment".to_owned(), name: name.to_owned() },
+        None => PodOwner { kind: owner.kind, name: owner.name },
+    })
 }
 
 /// Parses a timestamp to seconds since 1970.

@@ -23,6 +23,15 @@ pub(super) struct Metadata {
     pub(super) annotations: Option<Annotations>,
     pub(super) creation_timestamp: Option<String>,
     pub(super) deletion_timestamp: Option<String>,
+    pub(super) owner_references: Option<Vec<OwnerReference>>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct OwnerReference {
+    pub(super) kind: String,
+    pub(super) name: String,
+    pub(super) controller: Option<bool>,
 }
 
 /// Octavo's annotations of a Node.
@@ -113,11 +122,16 @@ pub(super) struct PodSpec {
     pub(super) affinity: Option<PodAffinity>,
     pub(super) tolerations: Option<Vec<Toleration>>,
     pub(super) active_deadline_seconds: Option<i64>,
+    pub(super) resource_claims: Option<Vec<Claim>>,
 }
 
 /// Only the existence of a gate matters.
 #[derive(Debug, Clone, Default, Deserialize)]
 pub(super) struct Gate {}
+
+/// Only the existence of a claim matters.
+#[derive(Debug, Clone, Default, Deserialize)]
+pub(super) struct Claim {}
 
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]

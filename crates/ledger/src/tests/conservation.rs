@@ -20,8 +20,6 @@ const MAX_SILENCE: i64 = 60;
 enum Event {
     /// Time passes, and the agent reports.
     Report(i64),
-    /// Time passes, and the agent confirms that nothing has changed.
-    Confirm(i64),
     /// The allocations of a device change.
     Change(usize, Vec<(u8, u64)>),
     /// A device disappears or appears.
@@ -42,7 +40,6 @@ fn event() -> impl Strategy<Value = Event> {
     let weights = prop::collection::vec((0_u8..5, 0_u64..4), 1..5);
     prop_oneof![
         6 => (0_i64..50).prop_map(Event::Report),
-        4 => (0_i64..50).prop_map(Event::Confirm),
         2 => (60_i64..40_000).prop_map(Event::Report),
         1 => (80_000_i64..200_000).prop_map(Event::Report),
         5 => (0_usize..3, weights).prop_map(|(device, parts)| Event::Change(device, parts)),
@@ -60,14 +57,7 @@ fn node() -> NodeName {
 }
 
 fn state(number: usize, holders: &[(u8, u64)]) -> DeviceState {
-    let device = Device {
-        node: node(),
-        id: format!("GPU-{number}"),
-        type_name: None,
-        instance_type: None,
-        region: None,
-        option: None,
-    };
+    let device = Device { node: node(), id: format!("GPU-{number}"), price_key: None };
     let mut weights: BTreeMap<u8, u64> = BTreeMap::new();
     for (holder, weight) in holders {
         *weights.entry(*holder).or_default() += weight;
@@ -122,10 +112,6 @@ impl World {
             Event::Report(seconds) => {
                 self.now += seconds;
                 self.report();
-            }
-            Event::Confirm(seconds) => {
-                self.now += seconds;
-                self.recorder.confirm(&node(), self.now);
             }
             Event::Change(device, holders) => {
                 if let Some(known) = self.devices.get_mut(&device) {

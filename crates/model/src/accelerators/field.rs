@@ -152,7 +152,7 @@ impl AliasKind {
     }
 
     /// Kind of alias that the values of a label are.
-    pub(crate) fn from_label(key: &str) -> Option<Self> {
+    pub fn from_label(key: &str) -> Option<Self> {
         Self::NODE_LABEL_KINDS.into_iter().find(|kind| kind.labels().contains(&key))
     }
 }

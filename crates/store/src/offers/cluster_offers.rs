@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use octavo_fleet::availability::{NodeShare, Row, RowKey, Shape as Counted, UnitType};
 use octavo_fleet::hardware_profile::Specs;
 use octavo_fleet::matching::{AvailabilityChange, Bytes, FreeUnits, Offer, Request, Shape};
-use octavo_fleet::price::PriceBook;
+use octavo_fleet::price::CurrentPrices;
 use octavo_model::accelerators::Catalog;
 use octavo_model::id::TypeName;
 use octavo_model::quantity::Mebibytes;
@@ -43,7 +43,7 @@ pub(super) struct UnitCounts {
 
 impl ClusterOffers {
     /// Converts `rows` to offers, with the price of one unit.
-    pub fn of(rows: &[Row], request: &Request, prices: Option<&PriceBook>) -> Self {
+    pub fn of(rows: &[Row], request: &Request, prices: Option<&CurrentPrices>) -> Self {
         let catalog = Catalog::built_in();
         let mut names: BTreeMap<String, u32> = BTreeMap::new();
         let mut offers = BTreeMap::new();

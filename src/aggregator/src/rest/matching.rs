@@ -13,7 +13,7 @@ use octavo_fleet::matching::{
     ThroughputTable,
 };
 use octavo_fleet::measured_speed::measured_speeds;
-use octavo_fleet::price::PriceBook;
+use octavo_fleet::price::CurrentPrices;
 use octavo_fleet::problem::Problem;
 use octavo_model::accelerators::Catalog;
 use octavo_store::availability::AvailabilityCount;
@@ -72,16 +72,16 @@ pub(super) async fn find(
     let mut notices: Vec<String> = notice.into_iter().collect();
     notices.extend(staleness_notices(&api, (counted.as_ref(), led.is_some()), &visibility));
     let free_by = counted.as_ref().map_or(CountBasis::Agents, |_| CountBasis::Cluster);
-    let price_list = prices.book;
+    let price_list = prices.prices;
     let agents = if counted.is_some() {
         Vec::new()
     } else {
         let isolation = led.as_ref().map_or(request.isolation, |_| Isolation::Shared);
-        agent_offers(&api, &fleet, (&request, isolation), price_list.as_deref()).await
+        agent_offers(&api, &fleet, (&request, isolation), price_list.as_ref()).await
     };
     let known = MatchInputs { counted, agents, led, visibility };
     // Resolves names against the whole catalog and evaluates many profiles, so it runs on a blocking thread.
-    let judging = spawn_blocking(move || known.answer(request, &measured, price_list.as_deref()));
+    let judging = spawn_blocking(move || known.answer(request, &measured, price_list.as_ref()));
     let (answer, more) =
         judging.await.map_err(|_ended| ApiError::new(ProblemKind::Internal, MATCH_FAILED))?;
     notices.extend(more);
@@ -93,7 +93,7 @@ async fn agent_offers(
     api: &Api,
     fleet: &Fleet,
     (request, isolation): (&Request, Isolation),
-    price_list: Option<&PriceBook>,
+    price_list: Option<&CurrentPrices>,
 ) -> Vec<Offer> {
     let now = api.view.clock().now();
     let mut gathering = OfferCollector::new(fleet, &api.partitions, isolation, now);
@@ -146,8 +146,9 @@ impl MatchInputs {
         self,
         mut request: Request,
         measured: &[Measurement],
-        price_list: Option<&PriceBook>,
+        price_list: Option<&CurrentPrices>,
     ) -> (MatchAnswer, Vec<String>) {
+        request.currency = price_list.map(|prices| prices.currency().clone());
         request.throughput = ThroughputTable::from_rows(measured, &Catalog::built_in());
         let mut notices: Vec<String> = unknown_hardware_note(&request).into_iter().collect();
         let rows = self.counted.as_ref();

@@ -26,6 +26,7 @@ use tokio::task::{JoinError, JoinSet};
 use tracing::info;
 
 use super::{StartError, kube_client};
+use crate::ledger::{LedgerMetrics, LedgerRecorder};
 use crate::plugin_configs::PluginConfigController;
 use crate::pod_types::PodTypeWriter;
 use crate::policies::PolicyController;
@@ -40,6 +41,7 @@ pub(super) struct ClusterTasks {
     plugin_configs: Option<PluginConfigController>,
     pod_types: Option<PodTypeWriter>,
     policies: Option<PolicyTasks>,
+    ledger: Option<LedgerRecorder>,
 }
 
 /// The watch and the controller of policies.
@@ -73,8 +75,12 @@ impl ClusterTasks {
         let view = view.with_cluster(snapshots.clone());
         let policies = policies(runtime, settings, (&view, snapshots.as_ref()))?;
         let view = view.with_policies(policies.as_ref().map(|policies| policies.view.clone()));
+        let ledger = &settings.ledger;
+        let recorder = || LedgerRecorder::new(view.clone(), snapshots.clone(), ledger.clone());
+        let ledger = ledger.ledger.is_some().then(recorder);
         Ok(Self {
             policies,
+            ledger,
             availability: Counter::new(view.clone(), snapshots),
             plugin_configs: plugin_configs(runtime, settings, view.clone())?,
             pod_types: pod_types(runtime, settings, view)?,
@@ -98,6 +104,11 @@ impl ClusterTasks {
         self.policies.as_ref().map(|policies| (policies.view.clone(), policies.requests.clone()))
     }
 
+    /// Metrics of the ledger, if it is enabled.
+    pub(super) fn ledger(&self) -> Option<LedgerMetrics> {
+        self.ledger.as_ref().map(LedgerRecorder::metrics)
+    }
+
     /// Runs the tasks until `stopped` is true or its sender is dropped, or until a task panics.
     pub(super) async fn run(self, mut stopped: watch::Receiver<bool>) -> Result<(), JoinError> {
         let mut tasks = JoinSet::new();
@@ -114,6 +125,9 @@ impl ClusterTasks {
         let mut writing = JoinSet::new();
         if let Some(writer) = self.pod_types {
             writing.spawn(writer.run(stopped.clone()));
+        }
+        if let Some(ledger) = self.ledger {
+            writing.spawn(ledger.run(stopped.clone()));
         }
         if let Some(policies) = self.policies {
             tasks.spawn(policies.watcher.run());

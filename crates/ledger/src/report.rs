@@ -1,0 +1,257 @@
+//! Report of usage and cost: the document of the REST API.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use octavo_fleet::price::{Amount, Currency, ExactCost, PriceBook};
+use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
+use utoipa::ToSchema;
+
+use crate::part::PPM;
+use crate::usage::{Dimension, UsageQuery, UsageState, UsageSum};
+
+/// Decimals of a cost in a report.
+const DECIMALS: u32 = 4;
+/// Decimals of hours in a report.
+const HOUR_DECIMALS: f64 = 1e6;
+
+/// Usage and cost of devices over a time.
+#[skip_serializing_none]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct CostReport {
+    /// `octavo.dev/v1`.
+    pub api_version: String,
+    /// `CostReport`.
+    pub kind: String,
+    /// Start of the time.
+    #[schema(value_type = String)]
+    pub from: Timestamp,
+    /// End of the time, exclusive.
+    #[schema(value_type = String)]
+    pub until: Timestamp,
+    /// First day in the ledger; absent if it is empty. Nothing is known about the time before it.
+    pub begins: Option<String>,
+    /// Properties by which the usage is grouped.
+    pub by: Vec<Dimension>,
+    /// Usage of each group, in descending order of device hours; in the order of time if the groups are days.
+    pub items: Vec<CostItem>,
+    /// Number of groups that are not in `items`, but are in `total`.
+    pub omitted_items: u64,
+    /// Usage of all groups.
+    pub total: Usage,
+    /// Notes on missing data.
+    pub notes: Vec<String>,
+}
+
+/// Usage and cost of a group.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct CostItem {
+    /// Value of each property. Parts without the property, such as the namespace of an unallocated device, have none.
+    #[schema(value_type = std::collections::BTreeMap<String, String>)]
+    pub group: BTreeMap<Dimension, String>,
+    /// Its usage.
+    #[serde(flatten)]
+    pub usage: Usage,
+}
+
+/// Device hours and costs. A device that is allocated in parts has the sum of its parts.
+#[skip_serializing_none]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Usage {
+    /// Device hours by state.
+    pub device_hours: Hours,
+    /// Device hours that no report covers, but which follow from the reports before and after them. They are included in
+    /// `deviceHours`.
+    pub inferred_hours: f64,
+    /// Device hours without a price, which have no cost.
+    pub unpriced_hours: f64,
+    /// Mean utilization of the allocated device hours in which it is known, in percent.
+    pub utilization_percent: Option<f64>,
+    /// Costs, one for each currency.
+    pub costs: Vec<Cost>,
+}
+
+/// Device hours by state.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Hours {
+    /// Allocated to containers with processes, or of which it is not known.
+    pub used: f64,
+    /// Allocated to containers without processes.
+    pub idle: f64,
+    /// Not allocated.
+    pub unallocated: f64,
+    /// Not reported.
+    pub unknown: f64,
+    /// Sum of all.
+    pub total: f64,
+}
+
+/// Costs in one currency. Each is rounded to four decimals.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Cost {
+    /// Three-letter code of the currency.
+    #[schema(value_type = String)]
+    pub currency: Currency,
+    /// Cost of the used device hours.
+    #[schema(value_type = String)]
+    pub used: Amount,
+    /// Cost of the idle device hours.
+    #[schema(value_type = String)]
+    pub idle: Amount,
+    /// Cost of the device hours that were not allocated.
+    #[schema(value_type = String)]
+    pub unallocated: Amount,
+    /// Cost of the device hours that were not reported.
+    #[schema(value_type = String)]
+    pub unknown: Amount,
+    /// Sum of all.
+    #[schema(value_type = String)]
+    pub total: Amount,
+}
+
+/// Exact sums.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+struct Sums {
+    ppm_seconds: BTreeMap<UsageState, i64>,
+    inferred: i64,
+    unpriced: i64,
+    percent_seconds: i64,
+    measured_seconds: i64,
+    costs: BTreeMap<Currency, BTreeMap<UsageState, ExactCost>>,
+}
+
+/// Times in a range at which a price changes. A change within a day applies to the whole day, because the ledger sums up days.
+pub fn price_changes(prices: &PriceBook, from: Timestamp, until: Timestamp) -> Vec<Timestamp> {
+    let bounds = prices.entries().flat_map(|entry| [entry.validity.from, entry.validity.until]);
+    let mut bounds: Vec<Timestamp> =
+        bounds.flatten().filter(|at| from < *at && *at < until).collect();
+    bounds.sort_unstable();
+    bounds.dedup();
+    bounds
+}
+
+/// Creates the report for a query from its sums. At most `limit` groups are listed.
+pub fn report(
+    query: &UsageQuery,
+    sums: Vec<UsageSum>,
+    prices: Option<&PriceBook>,
+    limit: usize,
+) -> CostReport {
+    let mut groups: BTreeMap<Vec<Option<String>>, Sums> = BTreeMap::new();
+    let mut total = Sums::default();
+    for sum in sums {
+        let price = prices.zip(sum.price_key.as_ref()).and_then(|(prices, key)| {
+            let start = sum.period.checked_sub(1).and_then(|at| query.price_changes.get(at));
+            prices.price(key, *start.unwrap_or(&query.from))
+        });
+        let price = price.map(|price| (price.currency, price.per_hour));
+        total.add(&sum, price.as_ref());
+        groups.entry(sum.values.clone()).or_default().add(&sum, price.as_ref());
+    }
+    let mut groups: Vec<_> = groups.into_iter().collect();
+    if query.by.first() != Some(&Dimension::Day) {
+        groups.sort_by_key(|(_, sums)| std::cmp::Reverse(sums.total()));
+    }
+    let omitted = groups.len().saturating_sub(limit);
+    groups.truncate(limit);
+    let items = groups.into_iter().map(|(values, sums)| CostItem {
+        group: query.by.iter().zip(values).filter_map(|(by, value)| Some((*by, value?))).collect(),
+        usage: sums.usage(),
+    });
+    CostReport {
+        api_version: octavo_model::API_VERSION.to_owned(),
+        kind: "CostReport".to_owned(),
+        from: query.from,
+        until: query.until,
+        begins: None,
+        by: query.by.clone(),
+        items: items.collect(),
+        omitted_items: u64::try_from(omitted).unwrap_or(u64::MAX),
+        total: total.usage(),
+        notes: Vec::new(),
+    }
+}
+
+impl Sums {
+    fn add(&mut self, sum: &UsageSum, price: Option<&(Currency, Amount)>) {
+        let seconds = self.ppm_seconds.entry(sum.state).or_default();
+        *seconds = seconds.saturating_add(sum.ppm_seconds);
+        if sum.inferred {
+            self.inferred = self.inferred.saturating_add(sum.ppm_seconds);
+        }
+        if matches!(sum.state, UsageState::Used | UsageState::Idle) {
+            self.percent_seconds = self.percent_seconds.saturating_add(sum.percent_seconds);
+            self.measured_seconds = self.measured_seconds.saturating_add(sum.measured_seconds);
+        }
+        let cost = price.and_then(|(currency, per_hour)| {
+            let cost = per_hour.cost_of(u64::try_from(sum.ppm_seconds).ok()?, 1)?;
+            let of_currency = self.costs.entry(currency.clone()).or_default();
+            let of_state = of_currency.entry(sum.state).or_default();
+            *of_state = of_state.checked_add(cost)?;
+            Some(())
+        });
+        if cost.is_none() {
+            self.unpriced = self.unpriced.saturating_add(sum.ppm_seconds);
+        }
+    }
+
+    fn total(&self) -> i64 {
+        self.ppm_seconds.values().fold(0, |sum, one| sum.saturating_add(*one))
+    }
+
+    fn usage(self) -> Usage {
+        let of = |state| hours(self.ppm_seconds.get(&state).copied().unwrap_or_default());
+        let percent = (self.measured_seconds > 0).then(|| {
+            let mean = float(self.percent_seconds) / float(self.measured_seconds);
+            (mean * 10.0).round() / 10.0
+        });
+        Usage {
+            device_hours: Hours {
+                used: of(UsageState::Used),
+                idle: of(UsageState::Idle),
+                unallocated: of(UsageState::Unallocated),
+                unknown: of(UsageState::Unknown),
+                total: hours(self.total()),
+            },
+            inferred_hours: hours(self.inferred),
+            unpriced_hours: hours(self.unpriced),
+            utilization_percent: percent,
+            costs: self
+                .costs
+                .into_iter()
+                .filter_map(|(currency, costs)| cost(currency, &costs))
+                .collect(),
+        }
+    }
+}
+
+/// `None` if a cost is too large to be represented.
+fn cost(currency: Currency, costs: &BTreeMap<UsageState, ExactCost>) -> Option<Cost> {
+    let of = |state| costs.get(&state).copied().unwrap_or_default().rounded(DECIMALS);
+    let total = costs.values().try_fold(ExactCost::default(), |sum, one| sum.checked_add(*one))?;
+    Some(Cost {
+        currency,
+        used: of(UsageState::Used)?,
+        idle: of(UsageState::Idle)?,
+        unallocated: of(UsageState::Unallocated)?,
+        unknown: of(UsageState::Unknown)?,
+        total: total.rounded(DECIMALS)?,
+    })
+}
+
+/// Device hours of seconds in parts per million of a device.
+fn hours(ppm_seconds: i64) -> f64 {
+    let hours = float(ppm_seconds) / (f64::from(PPM) * 3600.0);
+    (hours * HOUR_DECIMALS).round() / HOUR_DECIMALS
+}
+
+#[expect(clippy::cast_precision_loss, reason = "hours are rounded to six decimals")]
+fn float(value: i64) -> f64 {
+    value as f64
+}

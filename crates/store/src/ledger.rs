@@ -1,0 +1,195 @@
+//! Reports of usage and cost from the ledger, for readers.
+
+use std::sync::Arc;
+
+use jiff::civil::Date;
+use jiff::tz::TimeZone;
+use jiff::{Timestamp, ToSpan};
+use octavo_database::{Database, DatabaseError, DatabaseUrl};
+use octavo_fleet::price::{PriceBook, parse_time};
+use octavo_ledger::report::{CostReport, price_changes, report};
+use octavo_ledger::{Dimension, UsageQuery, UsageState};
+use strum::VariantArray;
+use thiserror::Error;
+use tokio::sync::OnceCell;
+
+use crate::query::QueryError;
+use crate::query::parse::set_each;
+
+/// Connections of readers. Further requests wait for one.
+const MAX_CONNECTIONS: u32 = 4;
+/// Default maximum number of groups in a report.
+const DEFAULT_LIMIT: usize = 1000;
+/// Maximum number of groups in a report.
+const MAX_LIMIT: usize = 10_000;
+/// Maximum number of properties by which usage is grouped.
+const MAX_DIMENSIONS: usize = 4;
+const PARAMETERS: &str =
+    "from, until, by, namespace, team, type, profile, method, workload, node, pod, limit";
+
+/// Reader of the ledger. Clones share its connections.
+#[derive(Debug, Clone)]
+pub struct LedgerReader {
+    url: Arc<DatabaseUrl>,
+    database: Arc<OnceCell<Database>>,
+}
+
+/// Requested report.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CostQuery {
+    /// The usage.
+    pub usage: UsageQuery,
+    /// Maximum number of groups.
+    pub limit: usize,
+}
+
+/// A report that cannot be created.
+#[derive(Debug, Error)]
+pub enum LedgerError {
+    /// The database cannot be read.
+    #[error(transparent)]
+    Database(#[from] DatabaseError),
+    /// The request has too many groups.
+    #[error("the usage has more than {0} groups: use a shorter time, fewer properties or a filter")]
+    TooManyGroups(usize),
+}
+
+impl LedgerReader {
+    /// Creates a reader, which connects when it is first used.
+    pub fn new(url: DatabaseUrl) -> Self {
+        Self { url: Arc::new(url), database: Arc::default() }
+    }
+
+    /// Creates the report for a query.
+    ///
+    /// # Errors
+    /// Fails if the database cannot be read, or the usage has too many groups.
+    pub async fn report(
+        &self,
+        query: &CostQuery,
+        prices: Option<&PriceBook>,
+    ) -> Result<CostReport, LedgerError> {
+        let database =
+            self.database.get_or_try_init(|| Database::open(&self.url, MAX_CONNECTIONS)).await?;
+        let usage = &query.usage;
+        let changes = prices.map(|prices| price_changes(prices, usage.from, usage.until));
+        let usage = UsageQuery { price_changes: changes.unwrap_or_default(), ..usage.clone() };
+        let sums = database.usage(&usage).await?;
+        let sums = sums.ok_or(LedgerError::TooManyGroups(octavo_database::MAX_SUMS))?;
+        let begins = database.first_day().await?.map(|day| day.date().to_string());
+        let mut report = report(&usage, sums, prices, query.limit);
+        report.notes = notes(&report, prices.is_some());
+        Ok(CostReport { begins, ..report })
+    }
+}
+
+impl CostQuery {
+    /// Parses the parameters in `pairs`. Without them, the report is about the current month up to `now`, by namespace.
+    ///
+    /// # Errors
+    /// Fails with the name of an unknown or invalid parameter.
+    pub fn parse(
+        pairs: impl IntoIterator<Item = (String, String)>,
+        now: Timestamp,
+    ) -> Result<Self, QueryError> {
+        let mut query = Self {
+            usage: UsageQuery {
+                from: start_of_month(now),
+                until: now,
+                by: vec![Dimension::Namespace],
+                filters: Vec::new(),
+                price_changes: Vec::new(),
+            },
+            limit: DEFAULT_LIMIT,
+        };
+        set_each(pairs, &[], |name, value| query.set(name, value))?;
+        if query.usage.from >= query.usage.until {
+            let until = query.usage.until.to_string();
+            return Err(QueryError::value("until", &until, "a time after from"));
+        }
+        Ok(query)
+    }
+
+    fn set(&mut self, name: &str, value: &str) -> Result<(), QueryError> {
+        if value.is_empty() {
+            return Ok(());
+        }
+        match name {
+            "from" => self.usage.from = time("from", value)?,
+            "until" => self.usage.until = time("until", value)?,
+            "by" => self.usage.by = dimensions(value)?,
+            "limit" => {
+                let limit = value.parse().ok().filter(|limit| (1..=MAX_LIMIT).contains(limit));
+                self.limit =
+                    limit.ok_or_else(|| QueryError::value("limit", value, "1 to 10000"))?;
+            }
+            _ => {
+                let filters = Dimension::VARIANTS.iter().filter(|one| **one != Dimension::Day);
+                let filter = filters.copied().find(|one| one.to_string() == name);
+                let filter = filter.ok_or_else(|| QueryError::unknown(name, PARAMETERS))?;
+                self.usage.filters.push((filter, value.to_owned()));
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns whether the report has names of nodes.
+    pub fn names_nodes(&self) -> bool {
+        let filters = self.usage.filters.iter().map(|(dimension, _)| dimension);
+        self.usage.by.iter().chain(filters).any(|one| *one == Dimension::Node)
+    }
+}
+
+fn time(name: &'static str, value: &str) -> Result<Timestamp, QueryError> {
+    let wanted = "a date such as 2026-11-01, or a time such as 2026-11-01T12:00:00Z";
+    parse_time(value).map_err(|_| QueryError::value(name, value, wanted))
+}
+
+fn dimensions(value: &str) -> Result<Vec<Dimension>, QueryError> {
+    let wanted = || {
+        let words: Vec<String> = Dimension::VARIANTS.iter().map(ToString::to_string).collect();
+        QueryError::value("by", value, &format!("up to four of {}", words.join(", ")))
+    };
+    let mut all: Vec<Dimension> = Vec::new();
+    for word in value.split(',') {
+        let dimension = word.trim().parse().map_err(|_| wanted())?;
+        if all.contains(&dimension) || all.len() >= MAX_DIMENSIONS {
+            return Err(wanted());
+        }
+        all.push(dimension);
+    }
+    Ok(all)
+}
+
+/// Start of the month of a time in UTC.
+fn start_of_month(now: Timestamp) -> Timestamp {
+    let date: Date = now.to_zoned(TimeZone::UTC).date();
+    let start = date.first_of_month().to_zoned(TimeZone::UTC).map(|start| start.timestamp());
+    // In the first second of a month, the range would be empty.
+    start
+        .ok()
+        .filter(|start| *start < now)
+        .unwrap_or_else(|| now.saturating_sub(1.hour()).unwrap_or(now))
+}
+
+/// Notes on data that is missing in a report.
+fn notes(report: &CostReport, has_prices: bool) -> Vec<String> {
+    let total = &report.total;
+    let mut notes = Vec::new();
+    if !has_prices {
+        notes.push("there are no costs: the aggregator has no price book".to_owned());
+    } else if total.unpriced_hours > 0.0 {
+        notes.push(format!(
+            "{:.1} device hours have no price: the price book has none for their type and purchase option",
+            total.unpriced_hours
+        ));
+    }
+    if total.device_hours.unknown > 0.0 {
+        notes.push(format!(
+            "{:.1} device hours are {}: their agents did not report, or could not read allocations",
+            total.device_hours.unknown,
+            UsageState::Unknown
+        ));
+    }
+    notes
+}

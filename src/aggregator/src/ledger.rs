@@ -1,0 +1,248 @@
+//! Records the usage of all devices in the ledger.
+//!
+//! ```text
+//!  Fleet, cluster --device_states--> Recorder --changed intervals--> LedgerWriter --> SQLite, PostgreSQL
+//! ```
+//!
+//! `run` starts it if enabled. Changes of allocations are recorded within a second, and all nodes before each write. While the
+//! database cannot be written, the intervals remain in memory up to a limit. What is beyond it, and what a killed aggregator had
+//! not written, is recorded as a gap.
+
+mod metrics;
+mod observation;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use octavo_database::{DatabaseError, LedgerWriter};
+use octavo_kube::cluster::WatchedCluster;
+use octavo_ledger::{Day, Interval, MAX_BRIDGED_SECONDS, Recorder};
+use octavo_store::fleet::{Fleet, Node};
+use octavo_store::view::FleetView;
+use octavo_toolkit::error::chain;
+use tokio::sync::watch;
+use tokio::task::yield_now;
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
+use tracing::{error, info, warn};
+
+pub use self::metrics::LedgerMetrics;
+use self::observation::{PodDirectory, device_states};
+use crate::settings::LedgerSettings;
+
+/// Interval of scans for changed nodes.
+const SCAN_INTERVAL: Duration = Duration::from_secs(1);
+/// Interval of attempts to open the database.
+const OPEN_INTERVAL: Duration = Duration::from_secs(10);
+/// Interval of closing days and deleting old intervals.
+const MAINTENANCE_INTERVAL: Duration = Duration::from_secs(3600);
+/// Maximum number of intervals that wait for the database. Beyond it, nothing is recorded until it can be written.
+const MAX_WAITING: usize = 500_000;
+/// Nodes that are read before other tasks of the thread run.
+const NODES_PER_BATCH: usize = 50;
+
+/// Recorder of the usage.
+#[derive(Debug)]
+pub struct LedgerRecorder {
+    view: FleetView,
+    cluster: Option<watch::Receiver<Arc<WatchedCluster>>>,
+    settings: LedgerSettings,
+    metrics: LedgerMetrics,
+}
+
+/// State of the recorder while the database is open.
+struct Recording<'a> {
+    task: &'a LedgerRecorder,
+    writer: LedgerWriter,
+    recorder: Recorder,
+    fleet: Fleet,
+    maintained: Option<Instant>,
+    is_failing: bool,
+}
+
+impl LedgerRecorder {
+    /// Creates a recorder. It does not access the database before it runs.
+    pub fn new(
+        view: FleetView,
+        cluster: Option<watch::Receiver<Arc<WatchedCluster>>>,
+        settings: LedgerSettings,
+    ) -> Self {
+        Self { view, cluster, settings, metrics: LedgerMetrics::default() }
+    }
+
+    /// Its metrics.
+    pub fn metrics(&self) -> LedgerMetrics {
+        self.metrics.clone()
+    }
+
+    /// Runs until `stop`, and then writes the usage until that time.
+    pub async fn run(self, mut stop: watch::Receiver<bool>) {
+        let mut recording = tokio::select! {
+            recording = self.open() => recording,
+            _stopped = stop.wait_for(|stopped| *stopped) => return,
+        };
+        tokio::select! {
+            () = recording.run() => {}
+            _stopped = stop.wait_for(|stopped| *stopped) => {}
+        }
+        recording.observe_all().await;
+        recording.write().await;
+    }
+
+    /// Opens the database, and tries again until it succeeds.
+    async fn open(&self) -> Recording<'_> {
+        let Some(url) = &self.settings.ledger else {
+            return std::future::pending().await;
+        };
+        let mut is_failing = false;
+        loop {
+            match LedgerWriter::open(url).await {
+                Ok((writer, last)) => {
+                    info!(ledger = %url, "recording the usage of devices");
+                    return Recording::new(self, writer, last);
+                }
+                Err(error) if !is_failing => {
+                    self.metrics.count_failure();
+                    error!(error = %chain(&error), "no usage is recorded until the ledger can be opened");
+                    is_failing = true;
+                }
+                Err(_) => self.metrics.count_failure(),
+            }
+            sleep(OPEN_INTERVAL).await;
+        }
+    }
+}
+
+impl<'a> Recording<'a> {
+    fn new(task: &'a LedgerRecorder, writer: LedgerWriter, last: Vec<Interval>) -> Self {
+        let now = task.now();
+        if let Some(end) = last.iter().map(|interval| interval.end).max().filter(|end| *end > now) {
+            warn!(
+                seconds = end.saturating_sub(now),
+                "the ledger has usage in the future: the clock was set back, and nothing is recorded until it catches up"
+            );
+        }
+        Self {
+            task,
+            writer,
+            recorder: Recorder::recover(last),
+            fleet: Fleet::default(),
+            maintained: None,
+            is_failing: false,
+        }
+    }
+
+    /// Runs forever. Dropping it at any point loses no written usage.
+    async fn run(&mut self) {
+        let mut scans = interval(SCAN_INTERVAL.min(self.task.settings.ledger_write_interval));
+        scans.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut written = Instant::now();
+        loop {
+            scans.tick().await;
+            if written.elapsed() < self.task.settings.ledger_write_interval {
+                self.observe_changed().await;
+                continue;
+            }
+            self.observe_all().await;
+            self.write().await;
+            self.maintain().await;
+            written = Instant::now();
+        }
+    }
+
+    /// Records the nodes whose reports have changed.
+    async fn observe_changed(&mut self) {
+        let fleet = self.task.view.fleet();
+        let before = std::mem::replace(&mut self.fleet, fleet.clone());
+        let changed: Vec<Arc<Node>> = fleet.since(&before).changed.into_iter().cloned().collect();
+        self.observe(&changed).await;
+    }
+
+    /// Records all nodes, also those whose Node or pods have changed.
+    async fn observe_all(&mut self) {
+        self.fleet = self.task.view.fleet();
+        let nodes: Vec<Arc<Node>> = self.fleet.nodes.iter().cloned().collect();
+        self.observe(&nodes).await;
+        self.recorder.forget(self.task.now().saturating_sub(MAX_BRIDGED_SECONDS));
+    }
+
+    async fn observe(&mut self, nodes: &[Arc<Node>]) {
+        if self.recorder.changed_count() > MAX_WAITING {
+            return;
+        }
+        let clock = self.task.view.clock();
+        let cluster =
+            self.task.cluster.as_ref().map(|cluster| Arc::clone(&cluster.borrow().snapshot));
+        let directory = PodDirectory {
+            cluster: cluster.as_deref(),
+            team_label: self.task.settings.team_label.as_deref(),
+        };
+        for batch in nodes.chunks(NODES_PER_BATCH) {
+            // A node without an agent reports no usage, and a stale one has not reported since its last confirmation.
+            for node in batch.iter().filter(|node| node.has_agent()) {
+                let at = clock.wall(node.freshness.confirmed()).as_second();
+                let bound = node.freshness.bound().as_secs();
+                let max_silence = i64::try_from(bound).unwrap_or(i64::MAX);
+                let states = device_states(node, directory);
+                self.recorder.observe(&node.name, at, max_silence, states);
+            }
+            yield_now().await;
+        }
+    }
+
+    async fn write(&mut self) {
+        let changed = self.recorder.take_changed();
+        let result = self.writer.write(&changed).await;
+        if result.is_err() {
+            self.recorder.put_back(changed);
+        }
+        self.task.metrics.set_waiting(self.recorder.changed_count());
+        self.note(result.map(|()| self.task.now()));
+    }
+
+    /// Closes the days that are over, and deletes old intervals.
+    async fn maintain(&mut self) {
+        let is_due = self.maintained.is_none_or(|at| at.elapsed() >= MAINTENANCE_INTERVAL);
+        if !is_due || self.is_failing {
+            return;
+        }
+        self.maintained = Some(Instant::now());
+        let today = Day::of(self.task.now());
+        let (details, sums) = self.task.settings.retention(today);
+        let maintenance = async {
+            self.writer.close_days(today).await?;
+            self.writer.delete_before(details, sums).await?;
+            self.writer.database().bytes().await
+        };
+        let result = maintenance.await;
+        if let Ok(bytes) = result {
+            self.task.metrics.set_bytes(bytes);
+        }
+        self.note(result.map(|_| self.task.now()));
+    }
+
+    /// Logs the first of several failures, and the end of them.
+    fn note(&mut self, result: Result<i64, DatabaseError>) {
+        match result {
+            Ok(now) => {
+                self.task.metrics.set_written(now);
+                if std::mem::take(&mut self.is_failing) {
+                    info!("the ledger can be written again");
+                }
+            }
+            Err(error) => {
+                self.task.metrics.count_failure();
+                if !std::mem::replace(&mut self.is_failing, true) {
+                    error!(error = %chain(&error), "usage waits in memory until the ledger can be written");
+                }
+            }
+        }
+    }
+}
+
+impl LedgerRecorder {
+    /// Seconds since 1970, by the clock of the fleet.
+    fn now(&self) -> i64 {
+        let clock = self.view.clock();
+        clock.wall(clock.now()).as_second()
+    }
+}

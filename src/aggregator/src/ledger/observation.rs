@@ -1,0 +1,76 @@
+//! Devices of a node for the ledger: from the report of its agent, and its Node and pods.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use octavo_fleet::cluster::{ClusterPod, ClusterSnapshot, PodKey};
+use octavo_fleet::price::{PriceKey, PurchaseOption};
+use octavo_fleet::summary::{DevicePlace, DeviceSummary};
+use octavo_ledger::{Container, Device, DeviceState, Holder, MeasuredPart, Owner, Part, parts};
+use octavo_model::id::PciAddress;
+use octavo_node::sharing::usage::{DeviceUsage, Tenant};
+use octavo_store::fleet::Node;
+
+/// Cluster, and the pod label that names the team.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct PodDirectory<'a> {
+    pub(super) cluster: Option<&'a ClusterSnapshot>,
+    pub(super) team_label: Option<&'a str>,
+}
+
+/// Devices of a node and their parts, as its agent last reported them. Without usage by pod, all parts are unknown.
+pub(super) fn device_states(node: &Node, directory: PodDirectory<'_>) -> Vec<DeviceState> {
+    let usage = node.usage_by_pod();
+    let is_known = usage.as_ref().is_some_and(|usage| !usage.are_allocations_unknown);
+    let devices = usage.iter().filter(|_| is_known).flat_map(|usage| &usage.devices);
+    let devices: BTreeMap<PciAddress, &DeviceUsage> =
+        devices.map(|device| (device.pci, device)).collect();
+    let states = node.devices.iter().map(|device| {
+        let usage = match device.facts.place {
+            DevicePlace::Pci(pci) => devices.get(&pci),
+            DevicePlace::Neuron(_) => None,
+        };
+        let parts = match usage {
+            Some(usage) => parts(usage, |tenant| directory.container(tenant)),
+            None => vec![MeasuredPart::new(Part::whole(Holder::Unknown), None)],
+        };
+        DeviceState { device: directory.device(node, device), parts }
+    });
+    states.collect()
+}
+
+impl PodDirectory<'_> {
+    fn device(&self, node: &Node, device: &DeviceSummary) -> Device {
+        let labels = self.cluster.and_then(|cluster| cluster.nodes.get(node.name.as_str()));
+        let id = match (&device.facts.uuid, device.facts.place) {
+            (Some(uuid), _) => uuid.to_string(),
+            (None, DevicePlace::Pci(pci)) => pci.to_string(),
+            (None, DevicePlace::Neuron(_)) => device.facts.name.clone(),
+        };
+        let price_key = device.type_name.clone().map(|type_name| match labels {
+            Some(node) => PriceKey::on_node(type_name, &node.labels),
+            None => PriceKey::new(type_name, PurchaseOption::default()),
+        });
+        Device { node: node.name.clone(), id, price_key }
+    }
+
+    fn container(&self, tenant: &Tenant) -> Container {
+        let pod = self.pod(tenant);
+        let owner = pod.and_then(|pod| pod.owner.as_ref());
+        let team = pod.zip(self.team_label).and_then(|(pod, label)| pod.labels.get(label));
+        Container {
+            namespace: tenant.namespace.clone().unwrap_or_default(),
+            pod: tenant.pod.clone().unwrap_or_default(),
+            uid: tenant.uid.clone().or_else(|| tenant.unnamed_pod.clone()).unwrap_or_default(),
+            container: tenant.container.clone().unwrap_or_default(),
+            claim: tenant.claim.clone(),
+            owner: owner.map(|owner| Owner { kind: owner.kind.clone(), name: owner.name.clone() }),
+            team: team.cloned(),
+        }
+    }
+
+    fn pod(&self, tenant: &Tenant) -> Option<&Arc<ClusterPod>> {
+        let (namespace, name) = (tenant.namespace.clone()?, tenant.pod.clone()?);
+        self.cluster?.pods.get(&PodKey { namespace, name })
+    }
+}

@@ -1,0 +1,71 @@
+//! Usage and cost of devices over a time, from the ledger.
+
+use axum::Json;
+use axum::extract::State;
+use octavo_access::visibility::ReaderVisibility;
+use octavo_fleet::access::{AccessReview, Resource, Verb};
+use octavo_fleet::problem::Problem;
+use octavo_ledger::report::CostReport;
+use octavo_store::ledger::{CostQuery, LedgerError};
+use octavo_toolkit::error::chain;
+
+use super::Api;
+use super::nodes::QueryPairs;
+use super::problem::{ApiError, ProblemKind};
+
+/// Get the usage and cost of devices over a time
+///
+/// Devices that were allocated in parts have the sum of their parts: the hours of all states add up to the hours of the devices. Costs are
+/// in the currencies of the price book.
+#[utoipa::path(
+    get,
+    path = "/api/v1/cost",
+    tag = "fleet",
+    params(
+        ("from" = Option<String>, Query, description = "Start: a date in UTC, or a time (RFC 3339); by default the start of this month", example = "2026-11-01"),
+        ("until" = Option<String>, Query, description = "End, exclusive; by default now", example = "2026-12-01"),
+        ("by" = Option<String>, Query, description = "Up to four properties, separated by commas: `namespace` (default), `team`, `type`, `profile`, `method`, `day`, `workload`, `node`, `pod`", example = "namespace,type"),
+        ("namespace" = Option<String>, Query, description = "Namespace", example = "team-a"),
+        ("team" = Option<String>, Query, description = "Team", example = "vision"),
+        ("type" = Option<String>, Query, description = "Type", example = "nvidia-h200-141gb"),
+        ("profile" = Option<String>, Query, description = "MIG profile", example = "1g.10gb"),
+        ("method" = Option<String>, Query, description = "Allocation method", example = "mig-memory-slices/v1"),
+        ("workload" = Option<String>, Query, description = "Workload: namespace, kind and name", example = "team-a/Job/train"),
+        ("node" = Option<String>, Query, description = "Node; requires the permission to list nodes", example = "gpu-07"),
+        ("pod" = Option<String>, Query, description = "Pod: namespace and name", example = "team-a/train-0"),
+        ("limit" = Option<u32>, Query, description = "Maximum number of groups, 1 to 10,000; by default 1,000. Further ones are only in `total`")
+    ),
+    responses(
+        (status = 200, description = "Usage and cost of each group", body = CostReport),
+        (status = 400, description = "Unknown or invalid parameter, or too many groups", body = Problem, content_type = "application/problem+json"),
+        (status = 404, description = "The aggregator has no ledger", body = Problem, content_type = "application/problem+json"),
+        (status = 503, description = "The ledger cannot be read", body = Problem, content_type = "application/problem+json")
+    )
+)]
+pub(super) async fn cost(
+    State(api): State<Api>,
+    ReaderVisibility(visibility): ReaderVisibility,
+    QueryPairs(pairs): QueryPairs,
+) -> Result<Json<CostReport>, ApiError> {
+    let clock = api.view.clock();
+    let query = CostQuery::parse(pairs, clock.wall(clock.now()))?;
+    let Some(ledger) = api.view.ledger() else {
+        let detail = "the aggregator has no usage ledger; start it with --ledger";
+        return Err(ApiError::new(ProblemKind::NoLedger, detail));
+    };
+    if query.names_nodes() && !visibility.nodes {
+        let nodes = AccessReview::all(Verb::List, Resource::Nodes);
+        let detail = format!("usage by node requires the permission to {nodes}");
+        return Err(ApiError::new(ProblemKind::Forbidden, detail).with_parameter("by"));
+    }
+    let prices = api.view.prices();
+    let book = prices.prices.as_ref().map(|prices| &**prices.book());
+    let mut report = ledger.report(&query, book).await.map_err(|error| match &error {
+        LedgerError::TooManyGroups(_) => {
+            ApiError::new(ProblemKind::InvalidParameter, error.to_string()).with_parameter("by")
+        }
+        LedgerError::Database(_) => ApiError::new(ProblemKind::LedgerUnavailable, chain(&error)),
+    })?;
+    report.notes.extend(prices.notice);
+    Ok(Json(report))
+}

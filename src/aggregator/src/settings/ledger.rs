@@ -1,0 +1,62 @@
+//! Settings of the usage ledger.
+
+use std::time::Duration;
+
+use octavo_database::DatabaseUrl;
+use octavo_ledger::Day;
+use octavo_settings::duration;
+
+/// Settings of the usage ledger.
+#[derive(Debug, Clone, PartialEq, Eq, clap::Args)]
+#[command(next_help_heading = "Ledger")]
+pub struct LedgerSettings {
+    /// Database of the usage ledger, for reports of usage and cost
+    ///
+    /// sqlite:///PATH is a file, which is created if it does not exist. Its directory must be on a volume that remains after a restart.
+    /// postgres://USER:PASSWORD@HOST/DATABASE is a PostgreSQL server; set the environment variable instead of the flag if the URL contains
+    /// a password. Only one aggregator may write to a ledger. Without a ledger, no history of usage is stored.
+    #[arg(long, value_name = "URL", env = "OCTAVO_LEDGER", hide_env_values = true)]
+    pub ledger: Option<DatabaseUrl>,
+
+    /// Label of pods that names their team, such as app.kubernetes.io/part-of; needs --follow-cluster
+    #[arg(long, value_name = "LABEL", env = "OCTAVO_LEDGER_TEAM_LABEL", requires = "ledger")]
+    pub team_label: Option<String>,
+
+    /// Interval of writes: the longest time whose usage is inferred if the aggregator is killed
+    #[arg(
+        long,
+        value_name = "DURATION",
+        env = "OCTAVO_LEDGER_WRITE_INTERVAL",
+        default_value = "30s",
+        value_parser = duration::positive
+    )]
+    pub ledger_write_interval: Duration,
+
+    /// Number of days after which the usage by pod, workload and node is deleted; daily sums by namespace, team and type remain
+    #[arg(
+        long,
+        value_name = "DAYS",
+        env = "OCTAVO_LEDGER_DETAIL_DAYS",
+        default_value_t = 100,
+        value_parser = clap::value_parser!(u16).range(2..)
+    )]
+    pub ledger_detail_days: u16,
+
+    /// Number of days after which daily sums are deleted
+    #[arg(
+        long,
+        value_name = "DAYS",
+        env = "OCTAVO_LEDGER_DAYS",
+        default_value_t = 800,
+        value_parser = clap::value_parser!(u16).range(2..)
+    )]
+    pub ledger_days: u16,
+}
+
+impl LedgerSettings {
+    /// First days whose details and whose daily sums are retained.
+    pub fn retention(&self, today: Day) -> (Day, Day) {
+        let first = |days: u16| Day(today.0.saturating_sub(days.into()));
+        (first(self.ledger_detail_days), first(self.ledger_days))
+    }
+}

@@ -1,0 +1,130 @@
+//! `octavo cost`: usage and cost over a time, from the ledger of the aggregator.
+
+use octavo_client::{Client, RequestPath};
+use octavo_fleet::price::Amount;
+use octavo_ledger::Dimension;
+use octavo_ledger::report::{Cost, CostReport, Usage};
+
+use super::text::{self, Cell};
+use super::{CliError, Report, json, yaml};
+use crate::settings::Colors;
+use crate::settings::cost::{CostFormat, CostSettings};
+
+const COLUMNS: [&str; 6] = ["USED h", "IDLE h", "UNALLOCATED h", "TOTAL h", "COST", "IDLE COST"];
+const CSV_COLUMNS: [&str; 11] = [
+    "used_hours",
+    "idle_hours",
+    "unallocated_hours",
+    "unknown_hours",
+    "unpriced_hours",
+    "currency",
+    "used_cost",
+    "idle_cost",
+    "unallocated_cost",
+    "unknown_cost",
+    "total_cost",
+];
+
+/// Runs `octavo cost`.
+pub(super) async fn cost(settings: &CostSettings, colors: Colors) -> Result<Report, CliError> {
+    let client = Client::connect(&settings.server).await?;
+    let parameters = settings.parameters();
+    let target = RequestPath::new("/api/v1/cost")
+        .with(parameters.iter().map(|(name, value)| (*name, value.as_str())));
+    let report: CostReport = client.get(&target).await?;
+    let output = match settings.output {
+        CostFormat::Json => json(&report)?,
+        CostFormat::Yaml => yaml(&report)?,
+        CostFormat::Csv => csv(&report),
+        CostFormat::Table => table(&report, settings, colors),
+    };
+    Ok(Report::with_notes(output, &notes(&report), super::Exit::Done))
+}
+
+fn notes(report: &CostReport) -> Vec<String> {
+    let mut notes = report.notes.clone();
+    if report.items.is_empty() {
+        notes.push("the ledger has no usage in this time".to_owned());
+    }
+    if let Some(begins) = report.begins.as_ref().filter(|begins| **begins > report.from.to_string())
+    {
+        notes.push(format!("the ledger begins on {begins}"));
+    }
+    if report.omitted_items > 0 {
+        notes.push(format!(
+            "{} more groups are in the total only; raise --limit",
+            report.omitted_items
+        ));
+    }
+    if report.total.inferred_hours > 0.0 {
+        notes.push(format!(
+            "{:.1} device hours are inferred: no report covers them, but the same pods had the devices before and after",
+            report.total.inferred_hours
+        ));
+    }
+    notes
+}
+
+fn table(report: &CostReport, settings: &CostSettings, colors: Colors) -> String {
+    if report.items.is_empty() {
+        return String::new();
+    }
+    let names: Vec<String> = report.by.iter().map(|by| by.to_string().to_uppercase()).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let row = |first: Vec<String>, usage: &Usage| {
+        let hours = usage.device_hours;
+        let hours = [hours.used, hours.idle, hours.unallocated, hours.total];
+        let hours = hours.iter().map(|hours| Cell::plain(&format!("{hours:.1}")));
+        let costs = [costs(usage, |cost| cost.total), costs(usage, |cost| cost.idle)];
+        first.iter().map(Cell::plain).chain(hours).chain(costs.iter().map(Cell::plain)).collect()
+    };
+    let rows = report.items.iter().map(|item| {
+        let values = report.by.iter().map(|by| match item.group.get(by) {
+            Some(value) => value.clone(),
+            None if *by == Dimension::Type => "unknown".to_owned(),
+            None => "-".to_owned(),
+        });
+        row(values.collect(), &item.usage)
+    });
+    let total = report.by.iter().enumerate();
+    let total = total.map(|(at, _)| if at == 0 { "TOTAL" } else { "" }.to_owned()).collect();
+    let rows = rows.chain([row(total, &report.total)]);
+    text::table(&[&names, &COLUMNS], rows, settings.headers, colors)
+}
+
+/// Costs in all currencies; `-` without a price.
+fn costs(usage: &Usage, amount: impl Fn(&Cost) -> Amount) -> String {
+    let costs = usage.costs.iter();
+    let costs: Vec<String> =
+        costs.map(|cost| format!("{} {}", amount(cost).in_cents(), cost.currency)).collect();
+    if costs.is_empty() { "-".to_owned() } else { costs.join(" + ") }
+}
+
+fn csv(report: &CostReport) -> String {
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    let names = report.by.iter().map(ToString::to_string);
+    let header: Vec<String> = names.chain(CSV_COLUMNS.map(str::to_owned)).collect();
+    let mut rows = vec![header];
+    for item in &report.items {
+        let values = report.by.iter().map(|by| item.group.get(by).cloned().unwrap_or_default());
+        let hours = item.usage.device_hours;
+        let hours =
+            [hours.used, hours.idle, hours.unallocated, hours.unknown, item.usage.unpriced_hours];
+        let first: Vec<String> = values.chain(hours.map(|hours| hours.to_string())).collect();
+        if item.usage.costs.is_empty() {
+            rows.push(first.iter().cloned().chain([const { String::new() }; 6]).collect());
+        }
+        for cost in &item.usage.costs {
+            let amounts = [cost.used, cost.idle, cost.unallocated, cost.unknown, cost.total];
+            let amounts = amounts.iter().map(ToString::to_string);
+            let currency = [cost.currency.to_string()];
+            rows.push(first.iter().cloned().chain(currency).chain(amounts).collect());
+        }
+    }
+    for row in rows {
+        // A vector accepts all writes.
+        let _written = writer.write_record(row);
+    }
+    let bytes = writer.into_inner().unwrap_or_default();
+    String::from_utf8_lossy(&bytes).into_owned()
+}

@@ -1,0 +1,218 @@
+//! Usage ledger: the shipped agent and aggregator, with SQLite and a PostgreSQL server.
+
+mod postgres;
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::Value;
+use tempfile::TempDir;
+use tokio::time::timeout;
+
+use self::postgres::Postgres;
+use crate::fleet_api::{Api, TIME_LIMIT, pace};
+use crate::process::{Aggregator, Program};
+use crate::record::uid;
+use crate::usage::rig::{CgroupLayout, Rig};
+
+const TYPE: &str = "nvidia-l4-24gb";
+const PRICES: &str = "apiVersion: octavo.dev/v1
+kind: PriceBook
+currency: EUR
+prices:
+- {type: nvidia-l4-24gb, perHour: \"3.6\"}
+";
+
+/// Two GPUs, their agent, and the aggregator with a ledger.
+struct Site {
+    rig: Rig,
+    agent: Option<Program>,
+    aggregator: Aggregator,
+    _files: TempDir,
+}
+
+impl Site {
+    fn start(ledger: &str, files: TempDir) -> Self {
+        let prices = files.path().join("prices.yaml");
+        fs::write(&prices, PRICES).unwrap();
+        let aggregator = Aggregator::start(&[
+            "--plaintext",
+            "--ledger",
+            ledger,
+            "--ledger-write-interval=200ms",
+            "--stale-after=3s",
+            "--price-book",
+            prices.to_str().unwrap(),
+        ]);
+        let rig = Rig::new("- {board: L4}\n- {board: L4}\n");
+        let mut site = Self { rig, agent: None, aggregator, _files: files };
+        site.start_agent();
+        site
+    }
+
+    fn start_agent(&mut self) {
+        let aggregator = format!("http://{}", self.aggregator.grpc);
+        let more = [
+            "--aggregator",
+            &aggregator,
+            "--aggregator-plaintext",
+            "--node-name=gpu-1",
+            "--heartbeat=1s",
+        ];
+        let mut command = self.rig.agent("{replicas: 1}", &more);
+        self.agent = Some(Program::start(&mut command));
+    }
+
+    /// Allocates the first GPU to a pod with a process.
+    fn start_pod(&self, pod: &str, pid: u32) {
+        self.rig.kubelet.give(pod, "nvidia.com/gpu", &[self.rig.gpu(0)]);
+        self.rig.assign_to_pod(pid, pod, CgroupLayout::V2Systemd);
+        self.rig.add_process(pid, 0, None, 1024);
+    }
+
+    /// The report, once it satisfies `wanted`.
+    async fn report(&self, parameters: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+        let api = Api::at(self.aggregator.http);
+        let path = format!("/api/v1/cost?{parameters}");
+        let mut last = None;
+        let reading = async {
+            let mut pace = pace();
+            loop {
+                pace.tick().await;
+                let answer = api.get(&path).await;
+                let document: Value = serde_json::from_str(&answer.body).unwrap();
+                if answer.status == 200 && wanted(&document) {
+                    return document;
+                }
+                last = Some(document);
+            }
+        };
+        let found = timeout(TIME_LIMIT, reading).await;
+        found.unwrap_or_else(|_late| panic!("{path} stays {last:#?}"))
+    }
+}
+
+fn hours(usage: &Value, state: &str) -> f64 {
+    usage["deviceHours"][state].as_f64().unwrap()
+}
+
+/// Usage of a group; the total of all with an empty name.
+fn group<'a>(report: &'a Value, name: &str) -> Option<&'a Value> {
+    let items = report["items"].as_array().unwrap();
+    items.iter().find(|item| item["group"].as_object().unwrap().values().any(|value| value == name))
+}
+
+/// Asserts that the states add up to the hours of the devices, and that the cost is that of the hours.
+#[track_caller]
+fn is_conserved(usage: &Value) {
+    let states = ["used", "idle", "unallocated", "unknown"].map(|state| hours(usage, state));
+    assert!((states.iter().sum::<f64>() - hours(usage, "total")).abs() < 1e-5, "{usage:#}");
+    for (state, hours) in ["used", "idle", "unallocated", "unknown"].iter().zip(states) {
+        let cost: f64 = usage["costs"][0][*state].as_str().unwrap().parse().unwrap();
+        assert!((cost - hours * 3.6).abs() < 1e-4, "{state}: {usage:#}");
+    }
+}
+
+/// The life of a ledger: usage, a killed aggregator, a killed agent, the end of a pod.
+async fn life(ledger: &str, files: TempDir) {
+    let mut site = Site::start(ledger, files);
+    site.start_pod("train", 101);
+    let is_used = |report: &Value| {
+        group(report, "team").is_some_and(|usage| hours(usage, "used") > 2.0 / 3600.0)
+    };
+    let before = site.report("by=namespace,type", is_used).await;
+    let used = group(&before, "team").unwrap();
+    assert_eq!(used["group"]["type"], TYPE, "{before:#}");
+    is_conserved(&before["total"]);
+
+    site.aggregator.kill();
+    site.aggregator.restart();
+    // The restarted aggregator continues: nothing that was written is lost, and the same pod had the device in between.
+    let used_before = hours(used, "used");
+    let has_more = |report: &Value| {
+        group(report, "team").is_some_and(|usage| hours(usage, "used") > used_before + 1.0 / 3600.0)
+    };
+    let after = site.report("by=namespace,type", has_more).await;
+    is_conserved(&after["total"]);
+
+    let mut agent = site.agent.take().unwrap();
+    agent.kill();
+    let api = Api::at(site.aggregator.http);
+    api.node("gpu-1", |node| node["state"] == "stale").await;
+    // While no agent reports, another pod gets the device.
+    site.rig.kubelet.end_pod("train");
+    site.start_pod("other", 102);
+    site.start_agent();
+    let is_other = |report: &Value| {
+        group(report, "team/other").is_some_and(|usage| hours(usage, "used") > 0.0)
+            && hours(&report["total"], "unknown") > 0.0
+    };
+    let gap = site.report("by=pod", is_other).await;
+    is_conserved(&gap["total"]);
+    let of_train = hours(group(&gap, "team/train").unwrap(), "used");
+
+    site.rig.kubelet.end_pod("other");
+    let free = hours(&gap["total"], "unallocated");
+    let is_free = |report: &Value| hours(&report["total"], "unallocated") > free + 4.0 / 3600.0;
+    let end = site.report("by=pod", is_free).await;
+    is_conserved(&end["total"]);
+    assert!((hours(group(&end, "team/train").unwrap(), "used") - of_train).abs() < 1e-6, "{end:#}");
+
+    // The same usage by every property has the same sum.
+    let until = end["until"].as_str().unwrap();
+    let whole = hours(&end["total"], "total");
+    for by in ["namespace", "team", "type", "profile", "method", "day", "workload", "node", "pod"] {
+        let report = site.report(&format!("by={by}&until={until}"), |_| true).await;
+        assert!(
+            (hours(&report["total"], "total") - whole).abs() < 2.0 / 3600.0,
+            "{by}: {report:#}"
+        );
+        is_conserved(&report["total"]);
+    }
+    let uid = uid("train");
+    assert!(!end.to_string().contains(&uid), "reports do not name UIDs");
+}
+
+#[tokio::test]
+async fn f5_ledger_in_sqlite_accounts_for_every_second() {
+    let files = TempDir::new().unwrap();
+    let ledger = format!("sqlite://{}", files.path().join("ledger.db").display());
+    life(&ledger, files).await;
+}
+
+#[tokio::test]
+async fn f5_ledger_in_postgresql_accounts_for_every_second() {
+    let server = Postgres::start();
+    life(&server.url(), TempDir::new().unwrap()).await;
+}
+
+#[tokio::test]
+async fn report_without_ledger_names_the_flag() {
+    let aggregator = Aggregator::start(&["--plaintext"]);
+    let answer = Api::at(aggregator.http).get("/api/v1/cost").await;
+    assert_eq!(answer.status, 404);
+    assert!(answer.body.contains("start it with --ledger"), "{}", answer.body);
+}
+
+#[tokio::test]
+async fn aggregator_serves_while_the_ledger_cannot_be_opened() {
+    let mut aggregator =
+        Aggregator::start(&["--plaintext", "--ledger=sqlite:///proc/nowhere/ledger.db"]);
+    aggregator.expect_log("no usage is recorded until the ledger can be opened");
+    let api = Api::at(aggregator.http);
+    let answer = api.get("/api/v1/cost").await;
+    assert_eq!(answer.status, 503, "{}", answer.body);
+    assert!(!Path::new("/proc/nowhere").exists());
+    assert_eq!(api.get("/api/v1/nodes").await.status, 200);
+    for (parameters, text) in [
+        ("by=planet", "up to four of namespace, team"),
+        ("from=yesterday", "a date such as 2026-11-01"),
+        ("from=2026-11-02&until=2026-11-01", "a time after from"),
+        ("planet=earth", "unknown parameter"),
+        ("limit=0", "1 to 10000"),
+    ] {
+        let answer = api.get(&format!("/api/v1/cost?{parameters}")).await;
+        assert_eq!(answer.status, 400, "{}", answer.body);
+        assert!(answer.body.contains(text), "{}", answer.body);
+    }
+}

@@ -1,0 +1,77 @@
+//! A PostgreSQL server of the test.
+
+use std::fs;
+use std::os::unix::fs::chown;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::{Pid, Uid, User};
+use tempfile::TempDir;
+
+use crate::time_limits::{Finish, ends};
+
+/// A running server, reachable at a socket in its directory. Dropping it stops it.
+pub(super) struct Postgres {
+    directory: TempDir,
+    server: Child,
+}
+
+/// Directory of the server's programs, which Debian does not put on the path.
+fn programs() -> PathBuf {
+    let versions = fs::read_dir("/usr/lib/postgresql")
+        .unwrap_or_else(|error| panic!("PostgreSQL is not installed; run hack/setup.sh: {error}"));
+    let mut versions: Vec<PathBuf> = versions.map(|entry| entry.unwrap().path()).collect();
+    versions.sort();
+    versions.pop().unwrap().join("bin")
+}
+
+/// The command as a user that the server accepts, because it refuses to run as root.
+fn unprivileged(program: &Path) -> Command {
+    if !Uid::effective().is_root() {
+        return Command::new(program);
+    }
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid=postgres", "--regid=postgres", "--clear-groups", "--"]).arg(program);
+    command
+}
+
+impl Postgres {
+    pub(super) fn start() -> Self {
+        let directory = TempDir::new().unwrap();
+        if let Some(user) =
+            User::from_name("postgres").unwrap().filter(|_| Uid::effective().is_root())
+        {
+            chown(directory.path(), Some(user.uid.as_raw()), Some(user.gid.as_raw())).unwrap();
+        }
+        let data = directory.path().join("data");
+        let mut init = unprivileged(&programs().join("initdb"));
+        init.args(["--username=octavo", "--auth=trust", "--no-sync", "--pgdata"]).arg(&data);
+        let done = init.current_dir("/").finish();
+        assert!(done.status.success(), "{done:?}");
+        let server = unprivileged(&programs().join("postgres"))
+            .current_dir("/")
+            .arg("-D")
+            .arg(&data)
+            .arg("-k")
+            .arg(directory.path())
+            .args(["-c", "listen_addresses=", "-c", "fsync=off"])
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        Self { directory, server }
+    }
+
+    /// URL of its database. The aggregator connects again until the server accepts connections.
+    pub(super) fn url(&self) -> String {
+        format!("postgres://octavo@localhost/postgres?host={}", self.directory.path().display())
+    }
+}
+
+impl Drop for Postgres {
+    fn drop(&mut self) {
+        let server = Pid::from_raw(i32::try_from(self.server.id()).unwrap());
+        let _already_ended = kill(server, Signal::SIGINT);
+        let _status = ends(&mut self.server);
+    }
+}
