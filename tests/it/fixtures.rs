@@ -39,7 +39,7 @@ const FOREIGN: [&str; 12] = [
 ];
 
 /// Inputs of tests that must be rejected.
-const INVALID: [&str; 1] = ["tests/golden/plan/wrong.yaml"];
+const INVALID: [&str; 2] = ["tests/golden/cli/prices/invalid.yaml", "tests/golden/plan/wrong.yaml"];
 
 #[test]
 fn every_json_and_yaml_file_is_read_without_loss() {

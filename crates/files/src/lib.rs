@@ -15,6 +15,7 @@ pub mod label_set;
 pub mod layouts;
 pub mod measured_rows;
 pub mod node_resources;
+pub mod opencost;
 pub mod plugin_config;
 
 #[cfg(test)]

@@ -33,6 +33,7 @@ mod output;
 mod plan;
 mod pod_devices;
 mod policy;
+mod prices;
 mod profiles;
 mod quota_check;
 mod resolved_layout;
@@ -146,6 +147,7 @@ fn print(answer: &EarlyExit) -> Exit {
 
 fn run(invocation: &Invocation, open: OpenHardware) -> Result<Report, CliError> {
     let colors = invocation.colors;
+    let terminal = (colors, invocation.screen, invocation.charset);
     match &invocation.command {
         Command::Inspect(settings) => {
             let (inventory, notes) = named_inventory(&settings.source, open)?;
@@ -166,12 +168,10 @@ fn run(invocation: &Invocation, open: OpenHardware) -> Result<Report, CliError> 
         Command::Plan(settings) => planned(settings, open, colors),
         Command::Apply(settings) => {
             let open = |run: &RunSettings| opened(&run.hardware, open);
-            let terminal = (colors, invocation.screen, invocation.charset);
             block_on(apply::apply(&open, settings, terminal))?
         }
         Command::Restore(settings) => {
             let open = |run: &RunSettings| opened(&run.hardware, open);
-            let terminal = (colors, invocation.screen, invocation.charset);
             block_on(apply::restore(&open, settings, terminal))?
         }
         Command::History(settings) => history::report(settings, colors),
@@ -183,6 +183,7 @@ fn run(invocation: &Invocation, open: OpenHardware) -> Result<Report, CliError> 
         Command::Layouts(command) => of_layouts(command, open, colors),
         Command::Sharing(command) => of_sharing(command, open, colors),
         Command::Catalog(command) => catalog::report(command, colors),
+        Command::Prices(command) => prices::report(command, colors),
         Command::MigParted(settings) => {
             let open = |hardware: &HardwareSettings| opened(hardware, open);
             block_on(mig_parted::report(&open, settings))?

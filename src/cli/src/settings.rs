@@ -20,6 +20,7 @@ pub mod mig_parted;
 pub mod migration;
 mod plugin;
 pub mod policy;
+pub mod prices;
 pub mod profiles;
 pub mod quota_check;
 pub mod sharing;
@@ -67,6 +68,7 @@ use self::mig_parted::{MigPartedSettings, NvidiaMigPartedArgs};
 use self::migration::MigrateCommand;
 use self::plugin::{PLUGIN_NAME, as_plugin};
 use self::policy::PolicyCommand;
+use self::prices::PricesCommand;
 use self::profiles::ProfilesCommand;
 use self::quota_check::QuotaCheckSettings;
 use self::sharing::SharingCommand;
@@ -140,6 +142,9 @@ pub enum Command {
     /// Look up accelerator products by name
     #[command(subcommand, after_long_help = include_str!("../help/catalog.txt"))]
     Catalog(CatalogCommand),
+    /// Check price books, and exchange prices with other programs
+    #[command(subcommand, after_long_help = include_str!("../help/prices.txt"))]
+    Prices(PricesCommand),
     /// Run as NVIDIA's mig-parted, with the same commands and flags
     #[command(after_long_help = include_str!("../help/mig-parted.txt"))]
     MigParted(MigPartedSettings),
@@ -399,6 +404,7 @@ impl Command {
             | Self::Restore(_)
             | Self::Export(_)
             | Self::Catalog(_)
+            | Self::Prices(_)
             | Self::MigParted(_)
             | Self::Nodes(_)
             | Self::Types(_)

@@ -30,7 +30,7 @@ pub const GROUPS: [(&str, &[&str]); 5] = [
         &["availability", "match", "estimate", "slo", "profiles", "generate", "quota-check"],
     ),
     ("Layouts and sharing", &["layouts", "sharing", "migrate", "mig-parted"]),
-    ("Tools", &["validate", "pod-devices", "catalog", "demo", "completion", "version"]),
+    ("Tools", &["validate", "pod-devices", "catalog", "prices", "demo", "completion", "version"]),
 ];
 
 const HELP_ABOUT: &str = "Print the help of a command";
