@@ -61,6 +61,11 @@ Examples:
   octavo-aggregator --tls-cert tls.crt --tls-key tls.key \\
     --http-auth token-review --follow-cluster --policies
 
+  # Record usage, for reports of device hours and cost
+  octavo-aggregator --tls-cert tls.crt --tls-key tls.key \\
+    --http-auth token-review --follow-cluster \\
+    --ledger sqlite:///var/lib/octavo/ledger.db --price-book prices.yaml
+
   # Annotate pods with the types of their accelerators
   octavo-aggregator --tls-cert tls.crt --tls-key tls.key \\
     --agent-auth token-review --http-auth token-review --annotate-pods
@@ -69,7 +74,7 @@ Flags take precedence over environment variables. A renewed certificate is reloa
 
 /// Collect the reports of all agents, and serve them as web pages, an API and metrics
 ///
-/// Stores nothing on disk. After a restart, every agent sends its full status again.
+/// Stores nothing on disk, except for the usage ledger (--ledger). After a restart, every agent sends its full status again.
 #[derive(Debug, Clone, PartialEq, Parser)]
 #[command(name = "octavo-aggregator", version, after_long_help = EXAMPLES)]
 pub struct AggregatorSettings {

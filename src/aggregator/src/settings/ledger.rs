@@ -19,7 +19,12 @@ pub struct LedgerSettings {
     pub ledger: Option<DatabaseUrl>,
 
     /// Label of pods that names their team, such as app.kubernetes.io/part-of; needs --follow-cluster
-    #[arg(long, value_name = "LABEL", env = "OCTAVO_LEDGER_TEAM_LABEL", requires = "ledger")]
+    #[arg(
+        long = "ledger-team-label",
+        value_name = "LABEL",
+        env = "OCTAVO_LEDGER_TEAM_LABEL",
+        requires = "ledger"
+    )]
     pub team_label: Option<String>,
 
     /// Interval of writes: the longest time whose usage is inferred if the aggregator is killed
