@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 use utoipa::ToSchema;
 
+use crate::drain::PolicyDrain;
 use crate::next::refusal;
 use crate::node::PolicyNode;
 use crate::rollout::{self, Nodes, Observation};
@@ -19,6 +20,8 @@ use crate::world::{Policy, Relation, Target, World};
 pub struct PolicyPlan {
     /// Layout that the nodes get: that of the spec, or that of the earlier revision during a rollback.
     pub layout: Option<String>,
+    /// Eviction of pods that block this layout.
+    pub drain: Option<PolicyDrain>,
     /// Reason why the policy is refused; nothing changes then.
     pub refused: Option<String>,
     /// Stop of the roll-out. With the action Pause, nothing changes until the spec changes.
@@ -105,12 +108,13 @@ pub fn plan(world: &World<'_>, policy: &Policy) -> PolicyPlan {
         let all = observed.others.iter().filter(move |(_, relation)| *relation == wanted);
         all.map(|(node, _)| node.name().to_owned()).collect()
     };
-    let layout = match policy.target() {
-        Some(Target::Content(content)) => content.layout.clone(),
+    let content = match policy.target() {
+        Some(Target::Content(content)) => Some(content),
         Some(Target::Nothing) | None => None,
     };
     PolicyPlan {
-        layout,
+        layout: content.and_then(|content| content.layout.clone()),
+        drain: content.and_then(|content| content.drain),
         refused,
         selected: observed.selected().count(),
         max_unavailable: observed.budget(),

@@ -225,6 +225,32 @@ fn p2_deleted_policy_removes_what_it_set_and_nothing_else() {
 }
 
 #[test]
+fn p5_drain_is_recorded_changed_and_removed_unless_another_writer_set_it() {
+    let mut cluster = Cluster::new(2);
+    cluster.node("node-01").drain = Some("never".to_owned());
+    cluster.apply("a", spec("serving", json!({})));
+    cluster.settle();
+    let drains = |cluster: &Cluster| {
+        cluster.machines.values().map(|one| one.node.drain.clone()).collect::<Vec<_>>()
+    };
+    let never = Some("never".to_owned());
+    assert_eq!(drains(&cluster), [None, never.clone()]);
+    // Only the drain changes, which is a new revision.
+    for (timeout, expected) in [("10m", "affected,10m"), ("1h", "affected,1h")] {
+        let mut wanted = spec("serving", json!({}));
+        wanted["drain"] = json!({"scope": "affected", "timeout": timeout});
+        cluster.apply("a", wanted);
+        cluster.settle();
+        assert_eq!(drains(&cluster), [Some(expected.to_owned()), never.clone()]);
+        assert_eq!(cluster.state("a"), "Complete");
+    }
+    let first = cluster.policies["a"].status.revisions[2].revision.clone();
+    cluster.edit("a", |policy| policy.rollback_to = Some(first));
+    cluster.settle();
+    assert_eq!(drains(&cluster), [None, never]);
+}
+
+#[test]
 fn p5_node_that_leaves_the_selector_is_released() {
     let mut cluster = Cluster::new(2);
     cluster.apply("a", spec("serving", json!({})));
