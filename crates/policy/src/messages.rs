@@ -100,6 +100,12 @@ pub fn plan(plan: &PolicyPlanDocument) -> Vec<Fact> {
             Fact::new(name, stop.message.as_str()).with_tone(Tone::Warning)
         }
     }));
+    let opens =
+        rollout.window_opens.map(|at| format!("opens at {at}; no further node is changed before"));
+    let paused = "no further node is changed until spec.rollout.paused is false";
+    let holds = [("Paused", rollout.paused.then(|| paused.to_owned())), ("Next window", opens)];
+    let holds = holds.into_iter().filter_map(|(name, text)| Some(Fact::new(name, text?)));
+    facts.extend(holds.map(|fact| fact.with_tone(Tone::Warning)));
     facts.extend(plan.infeasible.iter().map(|one| {
         let nodes = count_noun(one.nodes, "node", "nodes");
         let text = format!("{} ({nodes}): {}", one.types.join(", "), one.reason);

@@ -425,6 +425,26 @@ fn p5_failure_of_one_node_does_not_remove_a_complete_revision_from_the_others() 
 }
 
 #[test]
+fn p5_plan_shows_a_pause_and_the_next_window() {
+    let mut cluster = Cluster::new(2);
+    let windows = json!([{"start": "22:00", "duration": "6h", "timeZone": "Europe/Berlin"}]);
+    for (rollout, paused, opens) in [
+        (json!({}), false, None),
+        (json!({"paused": true}), true, None),
+        (json!({"windows": windows}), false, Some("2026-07-06T20:00:00Z")),
+    ] {
+        cluster.apply("a", spec("serving", rollout));
+        cluster.now = "2026-07-06T12:00:00Z".parse().unwrap();
+        let planned = plan_of(&cluster);
+        let shown = planned.window_opens.map(|at| at.to_string());
+        assert_eq!((planned.paused, shown.as_deref()), (paused, opens));
+        assert_eq!(planned.waves.len(), 2);
+    }
+    cluster.now = "2026-07-06T20:00:00Z".parse().unwrap();
+    assert_eq!(plan_of(&cluster).window_opens, None);
+}
+
+#[test]
 fn p5_plan_of_a_stopped_policy_has_the_reason_and_no_wave() {
     let mut cluster = Cluster::new(3);
     cluster.machines.get_mut("node-00").unwrap().fate = Fate::Fails;
