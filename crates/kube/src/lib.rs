@@ -2,6 +2,7 @@
 
 pub mod access_review;
 pub mod aggregator_access;
+pub mod apply;
 mod backoff;
 pub mod claim_status;
 pub mod client;

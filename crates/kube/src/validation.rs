@@ -5,20 +5,27 @@
 //! plan.rs      resources of a node with a free unit: decisions without requests
 //! pod.rs       the pod
 //! progress.rs  the state of a pod
+//! retry.rs     requests that are repeated
 //! run.rs       creates the pods, watches them and removes them
 //! ```
 
 mod plan;
 mod pod;
 mod progress;
+mod retry;
 mod run;
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::time::Duration;
 
+use hyper::Request;
+use hyper::header::DATE;
 use jiff::Timestamp;
+use jiff::fmt::rfc2822;
 use k8s_openapi::api::core::v1::{Event, Pod};
 use kube::api::{DeleteParams, ListParams, PostParams};
+use kube::client::Body;
 use kube::{Api, Client};
 use octavo_fleet::cluster::{ClusterNode, ClusterPod};
 use serde_json::Value;
@@ -26,6 +33,7 @@ use thiserror::Error;
 
 pub use self::plan::{PlannedPod, PlannedStep, plan_node};
 pub use self::pod::{AgentPod, PodOptions, pod};
+use self::retry::repeated;
 pub use self::run::ValidationRun;
 use crate::client::{ClusterSelection, ConnectError, RequestError, connect_user, request};
 use crate::cluster::{list_nodes, list_pods_of};
@@ -42,6 +50,8 @@ const AGENT_PODS: &str = "app.kubernetes.io/part-of=octavo,app.kubernetes.io/com
 #[derive(Clone)]
 pub struct ValidationClient {
     client: Client,
+    /// Time limit of repeated requests.
+    limit: Duration,
 }
 
 /// Error that ends a validation.
@@ -108,10 +118,13 @@ impl fmt::Debug for ValidationClient {
 }
 
 impl ValidationClient {
-    /// Creates a client. Sends no request yet.
-    pub async fn connect(cluster: &ClusterSelection) -> Result<Self, ValidationError> {
+    /// Creates a client. Rejected lists are repeated for at most `limit`. Sends no request yet.
+    pub async fn connect(
+        cluster: &ClusterSelection,
+        limit: Duration,
+    ) -> Result<Self, ValidationError> {
         let client = connect_user(cluster).await.map_err(ValidationError::Connect)?;
-        Ok(Self { client })
+        Ok(Self { client, limit })
     }
 
     /// Reads these nodes, in this order without duplicates.
@@ -122,7 +135,7 @@ impl ValidationClient {
                 continue;
             }
             let params = ListParams::default().fields(&format!("metadata.name={name}"));
-            let found = list_nodes(&self.client, params).await;
+            let found = repeated(self.limit, || list_nodes(&self.client, params.clone())).await;
             let found = found.map_err(ValidationError::request(format!("list the node {name}")))?;
             let found = found.into_iter().next();
             nodes.push(found.ok_or_else(|| ValidationError::NoNode(name.clone()))?);
@@ -136,7 +149,7 @@ impl ValidationClient {
         selector: &str,
     ) -> Result<Vec<ClusterNode>, ValidationError> {
         let params = ListParams::default().labels(selector);
-        let nodes = list_nodes(&self.client, params).await;
+        let nodes = repeated(self.limit, || list_nodes(&self.client, params.clone())).await;
         let mut nodes = nodes.map_err(ValidationError::request(format!(
             "list nodes with the selector {selector}"
         )))?;
@@ -149,14 +162,15 @@ impl ValidationClient {
 
     /// Lists the pods on a node that hold resources.
     pub async fn pods_of(&self, node: &str) -> Result<Vec<ClusterPod>, ValidationError> {
-        let pods = list_pods_of(&self.client, node).await;
+        let pods = repeated(self.limit, || list_pods_of(&self.client, node)).await;
         pods.map_err(ValidationError::request(format!("list the pods on the node {node}")))
     }
 
     /// Returns the agents by node.
     pub async fn agents(&self) -> Result<BTreeMap<String, AgentPod>, ValidationError> {
         let pods: Api<Pod> = Api::all(self.client.clone());
-        let found = request(pods.list(&ListParams::default().labels(AGENT_PODS))).await;
+        let params = ListParams::default().labels(AGENT_PODS);
+        let found = repeated(self.limit, || request(pods.list(&params))).await;
         let found =
             found.map_err(ValidationError::request("list the agents' pods in all namespaces"))?;
         Ok(found.items.into_iter().filter_map(AgentPod::from_object).collect())
@@ -210,16 +224,33 @@ impl ValidationClient {
         Some(format!("{reason}: {message}"))
     }
 
-    /// Removes the pods of runs that were killed: those older than their own deadline. Returns their names.
+    /// Time of the API server; `None` if its responses have no date.
+    async fn server_time(&self) -> Result<Option<Timestamp>, RequestError> {
+        let send = async {
+            let request = Request::get("/version").body(Body::empty());
+            let response = self.client.send(request.map_err(kube::Error::HttpError)?).await?;
+            let date = response.headers().get(DATE).and_then(|date| date.to_str().ok());
+            Ok(date.and_then(parse_date))
+        };
+        request(send).await
+    }
+
+    /// Removes the pods of runs that were killed: those older than their own deadline, by the clock of the API server. Returns their
+    /// names; `None` if the API server reports no time.
     pub async fn remove_expired(
         &self,
         namespace: &str,
-        now: Timestamp,
-    ) -> Result<Vec<String>, ValidationError> {
-        let listed = self.list(namespace, None).await;
+    ) -> Result<Option<Vec<String>>, ValidationError> {
+        let listed = repeated(self.limit, || self.list(namespace, None)).await;
         let listed = listed
             .map_err(ValidationError::request(format!("list pods in the namespace {namespace}")))?;
         let mut removed = Vec::new();
+        if listed.is_empty() {
+            return Ok(Some(removed));
+        }
+        let now = repeated(self.limit, || self.server_time()).await;
+        let now = now.map_err(ValidationError::request("read the time of the API server"))?;
+        let Some(now) = now else { return Ok(None) };
         for pod in listed.iter().filter(|pod| progress::is_expired(pod, now)) {
             let Some(name) = &pod.metadata.name else { continue };
             let deleted = self.delete(namespace, name).await;
@@ -227,6 +258,24 @@ impl ValidationClient {
                 .map_err(ValidationError::request(format!("delete the pod {namespace}/{name}")))?;
             removed.push(name.clone());
         }
-        Ok(removed)
+        Ok(Some(removed))
+    }
+}
+
+/// Parses the header `Date`. Source: RFC 9110, "HTTP-date".
+fn parse_date(text: &str) -> Option<Timestamp> {
+    rfc2822::parse(text).ok().map(|time| time.timestamp())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn date_of_the_api_server_is_read() {
+        let read = |text| parse_date(text).map(|time| time.to_string());
+        let date = read("Sun, 06 Nov 1994 08:49:37 GMT");
+        assert_eq!(date.as_deref(), Some("1994-11-06T08:49:37Z"));
+        assert_eq!(read("soon"), None);
     }
 }

@@ -1,4 +1,4 @@
-//! Changes of one node: labels, taints, layout and the record, in one patch.
+//! Changes of one node: labels, taints, layout, drain and the record, in one patch.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use octavo_fleet::cluster::Taint;
 
 use crate::node::PolicyNode;
-use crate::record::{LAYOUT_LABEL, NodeRecord};
+use crate::record::{DRAIN_ANNOTATION, LAYOUT_LABEL, NodeRecord};
 use crate::status::Content;
 
 /// Patch of a node. Absent values are removed.
@@ -14,6 +14,8 @@ use crate::status::Content;
 pub struct NodePatch {
     /// Changed labels.
     pub labels: BTreeMap<String, Option<String>>,
+    /// Changed annotations, without the record.
+    pub annotations: BTreeMap<String, Option<String>>,
     /// All taints of the node after the change; `None` if they stay.
     pub taints: Option<Vec<Taint>>,
     /// The new record; `None` to remove it.
@@ -32,7 +34,7 @@ pub(crate) struct Owner<'a> {
 /// Returns the patch that gives the node this content; `None` if it has the content and a record of it. A node of the current wave
 /// needs the record of this roll-out: that of an earlier one does not show that the wave changed the node.
 ///
-/// A label or taint with a value that the policy did not set is left as it is.
+/// A label, taint or annotation with a value that the policy did not set is left as it is.
 pub(crate) fn update(
     node: &PolicyNode<'_>,
     owner: Owner<'_>,
@@ -51,6 +53,7 @@ pub(crate) fn update(
         was_reported: false,
         labels: BTreeMap::new(),
         taints: Vec::new(),
+        drain: None,
     };
     let mut patch = removal(node, before);
     for (key, wanted) in &content.node_labels {
@@ -83,14 +86,37 @@ pub(crate) fn update(
         taints.clone_from(&node.node.taints);
     }
     patch.taints = (taints != node.node.taints).then_some(taints);
+    record.drain = set_drain(&mut patch, node, before, content);
     let is_recorded = before.is_some_and(|before| {
         let rollout = if is_in_wave { owner.rollout } else { before.rollout };
         let (since, was_reported) = (before.since, before.was_reported);
         NodeRecord { rollout, since, was_reported, ..record.clone() } == *before
     });
-    let is_current = patch.labels.is_empty() && patch.taints.is_none() && is_recorded;
+    let is_unchanged =
+        patch.labels.is_empty() && patch.annotations.is_empty() && patch.taints.is_none();
+    let is_current = is_unchanged && is_recorded;
     patch.record = Some(record);
     (!is_current).then_some(patch)
+}
+
+/// Adds the change of the annotation `octavo.dev/drain` to the patch, and returns the recorded value.
+fn set_drain(
+    patch: &mut NodePatch,
+    node: &PolicyNode<'_>,
+    before: Option<&NodeRecord>,
+    content: &Content,
+) -> Option<String> {
+    let current = &node.node.drain;
+    let is_ours = current.is_some() && before.is_some_and(|before| before.drain == *current);
+    if current.is_some() && !is_ours {
+        return None;
+    }
+    let wanted = content.drain.map(|drain| drain.to_string());
+    patch.annotations.clear();
+    if *current != wanted {
+        patch.annotations.insert(DRAIN_ANNOTATION.to_owned(), wanted.clone());
+    }
+    wanted
 }
 
 /// Returns the patch that removes the recorded values, and the record. Values that another writer changed stay.
@@ -107,7 +133,10 @@ fn removal(node: &PolicyNode<'_>, record: Option<&NodeRecord>) -> NodePatch {
     let ours = all.filter(|(key, value)| node.node.labels.get(*key) == Some(*value));
     let remaining = node.node.taints.iter().filter(|taint| !record.taints.contains(taint));
     let remaining: Vec<Taint> = remaining.cloned().collect();
+    let is_drain_ours = record.drain.is_some() && record.drain == node.node.drain;
+    let drain = is_drain_ours.then(|| (DRAIN_ANNOTATION.to_owned(), None));
     NodePatch {
+        annotations: drain.into_iter().collect(),
         labels: ours.map(|(key, _)| (key.to_owned(), None)).collect(),
         taints: (remaining.len() != node.node.taints.len()).then_some(remaining),
         record: None,

@@ -109,11 +109,13 @@ fn with_limits(mut spec: Value) -> Value {
              || self.nodeSelector.matchExpressions.all(e, !(e.key in self.nodeLabels))",
             "nodeLabels cannot contain a label of the policy's own nodeSelector",
         ),
+        rule("!has(self.drain) || has(self.layout)", "a drain requires a layout"),
     ];
     limit(&mut spec, "", json!({"x-kubernetes-validations": rules}));
     limit(&mut spec, "layout", json!({"minLength": 1, "maxLength": 63, "pattern": LAYOUT}));
     limit(&mut spec, "revisionHistoryLimit", json!({"minimum": 1, "maximum": 20, "default": 10}));
     limit_keys(&mut spec);
+    limit_drain(&mut spec);
     limit_selector(&mut spec);
     limit_rollout(&mut spec);
     spec
@@ -159,6 +161,19 @@ fn limit_selector(spec: &mut Value) {
     );
     limit(spec, &format!("{expression}.values"), json!({"maxItems": 64}));
     limit(spec, &format!("{expression}.values[]"), json!({"maxLength": 63}));
+}
+
+fn limit_drain(spec: &mut Value) {
+    limit(spec, "drain.scope", json!({"enum": ["never", "affected", "node"]}));
+    let positive = rule("duration(self) > duration('0s')", "use at least 1s");
+    let timeout = json!({
+        "maxLength": 16,
+        "minLength": 2,
+        "pattern": DURATION,
+        "default": "10m",
+        "x-kubernetes-validations": [positive],
+    });
+    limit(spec, "drain.timeout", timeout);
 }
 
 fn limit_rollout(spec: &mut Value) {

@@ -15,6 +15,7 @@ mod change;
 mod conditions;
 pub mod crd;
 pub mod document;
+mod drain;
 mod member;
 pub mod messages;
 mod next;
@@ -34,6 +35,7 @@ mod world;
 
 pub use self::amount::{IntOrText, MaxUnavailable};
 pub use self::change::NodePatch;
+pub use self::drain::{DrainScope, PolicyDrain};
 pub use self::member::{MemberState, PolicyMember, members};
 pub use self::next::{Decision, Step, next};
 pub use self::node::PolicyNode;

@@ -5,6 +5,7 @@ use octavo_model::text::{count_noun, first_names, format_age_short};
 use octavo_model::tone::Tone;
 
 use crate::document::{PolicyDetail, PolicyPlanDocument, PolicySource};
+use crate::drain::{DrainScope, PolicyDrain};
 use crate::status::{Content, NodeCounts, StopAction};
 
 /// Width of a bar in characters.
@@ -86,6 +87,7 @@ pub fn plan(plan: &PolicyPlanDocument) -> Vec<Fact> {
     let new = if plan.exists { "" } else { " (new)" };
     let mut facts = vec![Fact::new("Policy", format!("{}{new}", plan.name))];
     facts.extend(rollout.layout.iter().map(|layout| Fact::new("Layout", layout.as_str())));
+    facts.extend(rollout.drain.iter().map(|drain| Fact::new("Drain", drain.text())));
     let refused = rollout.refused.iter();
     facts.extend(refused.map(|why| Fact::new("Refused", why.as_str()).with_tone(Tone::Bad)));
     facts.extend(rollout.stop.iter().map(|stop| match stop.action {
@@ -98,6 +100,12 @@ pub fn plan(plan: &PolicyPlanDocument) -> Vec<Fact> {
             Fact::new(name, stop.message.as_str()).with_tone(Tone::Warning)
         }
     }));
+    let opens =
+        rollout.window_opens.map(|at| format!("opens at {at}; no further node is changed before"));
+    let paused = "no further node is changed until spec.rollout.paused is false";
+    let holds = [("Paused", rollout.paused.then(|| paused.to_owned())), ("Next window", opens)];
+    let holds = holds.into_iter().filter_map(|(name, text)| Some(Fact::new(name, text?)));
+    facts.extend(holds.map(|fact| fact.with_tone(Tone::Warning)));
     facts.extend(plan.infeasible.iter().map(|one| {
         let nodes = count_noun(one.nodes, "node", "nodes");
         let text = format!("{} ({nodes}): {}", one.types.join(", "), one.reason);
@@ -171,6 +179,18 @@ impl PolicySource {
     }
 }
 
+impl PolicyDrain {
+    /// Evicted pods and time limit.
+    pub fn text(&self) -> String {
+        let pods = match self.scope {
+            DrainScope::Never => return "no pods are evicted".to_owned(),
+            DrainScope::Affected => "evicts the pods that block the layout",
+            DrainScope::Node => "evicts all evictable pods of a node with blocking pods",
+        };
+        format!("{pods}, at most {} per attempt", self.timeout)
+    }
+}
+
 impl Content {
     /// The labels: `a=b, c=d`; `None` without any.
     pub fn labels_text(&self) -> Option<String> {
@@ -183,12 +203,13 @@ impl Content {
         joined(self.taints.iter().map(Taint::to_string))
     }
 
-    /// All parts: `layout serving; labels a=b`.
+    /// All parts: `layout serving; labels a=b; drain affected,10m`.
     pub fn text(&self) -> String {
         let parts = [
             self.layout.as_ref().map(|layout| format!("layout {layout}")),
             self.labels_text().map(|labels| format!("labels {labels}")),
             self.taints_text().map(|taints| format!("taints {taints}")),
+            self.drain.map(|drain| format!("drain {drain}")),
         ];
         parts.into_iter().flatten().collect::<Vec<_>>().join("; ")
     }

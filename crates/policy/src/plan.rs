@@ -2,14 +2,17 @@
 
 use std::collections::BTreeSet;
 
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 use utoipa::ToSchema;
 
+use crate::drain::PolicyDrain;
 use crate::next::refusal;
 use crate::node::PolicyNode;
 use crate::rollout::{self, Nodes, Observation};
 use crate::status::Stop;
+use crate::window;
 use crate::world::{Policy, Relation, Target, World};
 
 /// Preview of a roll-out.
@@ -19,10 +22,18 @@ use crate::world::{Policy, Relation, Target, World};
 pub struct PolicyPlan {
     /// Layout that the nodes get: that of the spec, or that of the earlier revision during a rollback.
     pub layout: Option<String>,
+    /// Eviction of pods that block this layout.
+    pub drain: Option<PolicyDrain>,
     /// Reason why the policy is refused; nothing changes then.
     pub refused: Option<String>,
     /// Stop of the roll-out. With the action Pause, nothing changes until the spec changes.
     pub stop: Option<Stop>,
+    /// True if the policy is paused, so that no wave begins.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub paused: bool,
+    /// Time at which the next window opens; absent if one is open or if the policy has none. No further node is changed before.
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub window_opens: Option<Timestamp>,
     /// Number of selected nodes.
     pub selected: usize,
     /// Largest number of nodes that are unavailable at the same time.
@@ -71,7 +82,7 @@ impl PlannedNode {
     }
 }
 
-/// Plans the roll-out of a policy, stored or not, with the rules of the controller. It assumes that all windows are open and no node fails.
+/// Plans the roll-out of a policy, stored or not, with the rules of the controller. It assumes that the policy is not paused, that all windows are open and that no node fails.
 pub fn plan(world: &World<'_>, policy: &Policy) -> PolicyPlan {
     let refused = refusal(world, policy).map(String::from);
     let mut policy = policy.clone();
@@ -105,12 +116,19 @@ pub fn plan(world: &World<'_>, policy: &Policy) -> PolicyPlan {
         let all = observed.others.iter().filter(move |(_, relation)| *relation == wanted);
         all.map(|(node, _)| node.name().to_owned()).collect()
     };
-    let layout = match policy.target() {
-        Some(Target::Content(content)) => content.layout.clone(),
+    let content = match policy.target() {
+        Some(Target::Content(content)) => Some(content),
         Some(Target::Nothing) | None => None,
     };
+    // Windows do not delay a rollback.
+    let rollout = &observed.spec.rollout;
+    let windows = policy.status.stop.is_none().then_some(rollout.windows.as_slice());
+    let opens = windows.and_then(|windows| window::opens_at(windows, world.now));
     PolicyPlan {
-        layout,
+        paused: rollout.paused,
+        window_opens: opens.filter(|at| *at != Timestamp::MAX),
+        layout: content.and_then(|content| content.layout.clone()),
+        drain: content.and_then(|content| content.drain),
         refused,
         selected: observed.selected().count(),
         max_unavailable: observed.budget(),

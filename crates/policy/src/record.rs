@@ -15,6 +15,8 @@ use crate::validation::is_reserved;
 pub const RECORD_ANNOTATION: &str = "octavo.dev/policy";
 /// Label of a Node that chooses its layout.
 pub const LAYOUT_LABEL: &str = "octavo.dev/layout";
+/// Annotation of a Node that replaces the drain settings of its agent.
+pub const DRAIN_ANNOTATION: &str = "octavo.dev/drain";
 /// Finalizer of a policy.
 pub const FINALIZER: &str = "octavo.dev/policy";
 /// Annotation of a policy that requests an earlier revision.
@@ -47,6 +49,8 @@ pub struct NodeRecord {
     /// Taints.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub taints: Vec<Taint>,
+    /// Value of the annotation `octavo.dev/drain`.
+    pub drain: Option<String>,
 }
 
 /// Content of the annotation.

@@ -9,6 +9,7 @@ use strum::{Display, EnumString};
 use utoipa::ToSchema;
 
 use crate::amount::{IntOrText, MaxUnavailable};
+use crate::drain::PolicyDrain;
 use crate::period::Period;
 
 /// Layout, labels and taints of the selected nodes, and their roll-out.
@@ -26,6 +27,8 @@ pub struct PolicySpec {
     /// Taints of the nodes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub taints: Vec<Taint>,
+    /// Eviction of pods that block the layout. Without it, the settings of the agents apply.
+    pub drain: Option<PolicyDrain>,
     /// Pace and limits of the roll-out.
     #[serde(default)]
     pub rollout: Rollout,

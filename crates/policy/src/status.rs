@@ -13,6 +13,7 @@ use serde_with::skip_serializing_none;
 use strum::{Display, EnumIter, IntoStaticStr};
 use utoipa::ToSchema;
 
+use crate::drain::PolicyDrain;
 use crate::spec::PolicySpec;
 
 /// Observed state of a policy.
@@ -30,7 +31,7 @@ pub struct PolicyStatus {
     pub conditions: Vec<Condition>,
     /// Numbers of nodes.
     pub nodes: NodeCounts,
-    /// Revision that is rolled out: a hash of layout, labels and taints.
+    /// Revision that is rolled out: a hash of layout, labels, taints and drain.
     pub revision: String,
     /// Number of the roll-out; increases whenever another revision is rolled out.
     pub rollout: i64,
@@ -211,12 +212,12 @@ pub struct Revision {
     /// True if every node had it once.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub complete: bool,
-    /// Layout, labels and taints.
+    /// Layout, labels, taints and drain.
     #[serde(flatten)]
     pub content: Content,
 }
 
-/// Layout, labels and taints of a revision.
+/// Layout, labels, taints and drain of a revision.
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", default)]
@@ -229,6 +230,8 @@ pub struct Content {
     /// Taints of the nodes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub taints: Vec<Taint>,
+    /// Eviction of pods that block the layout.
+    pub drain: Option<PolicyDrain>,
 }
 
 impl Content {
@@ -238,6 +241,7 @@ impl Content {
             layout: spec.layout.clone(),
             node_labels: spec.node_labels.clone(),
             taints: spec.taints.clone(),
+            drain: spec.drain,
         }
     }
 

@@ -4,6 +4,7 @@
 //! an older definition, and because only the controller knows the time zones.
 
 use std::fmt;
+use std::time::Duration;
 
 use octavo_model::text::join;
 
@@ -66,6 +67,14 @@ pub fn problems(spec: &PolicySpec) -> Vec<SpecProblem> {
         };
         if spec.taints.iter().take(index).any(is_same) {
             add(field(), "the key and effect of a taint must be unique");
+        }
+    }
+    if let Some(drain) = &spec.drain {
+        if spec.layout.is_none() {
+            add("spec.drain".to_owned(), "a drain requires a layout");
+        }
+        if drain.timeout.get() < Duration::from_secs(1) {
+            add("spec.drain.timeout".to_owned(), "use at least 1s");
         }
     }
     if spec.rollout.node_deadline.get().is_zero() {
@@ -138,6 +147,7 @@ mod tests {
                 {"key": "gpu", "value": "b", "effect": "NoSchedule"},
                 {"key": "kubernetes.io/x", "effect": "NoExecute"},
             ],
+            "drain": {"scope": "affected", "timeout": "0s"},
             "rollout": {"nodeDeadline": "0s", "windows": [
                 {"start": "25:00", "duration": "1h"}, {"start": "22:00", "duration": "1h", "timeZone": "Mars/Base"},
                 {"start": "22:00", "duration": "25h"}, {"start": "22:00", "duration": "6h", "timeZone": "Europe/Berlin", "days": ["Mon"]},
@@ -152,6 +162,8 @@ mod tests {
                 "spec.nodeLabels[pool]",
                 "spec.taints[1].key",
                 "spec.taints[2].key",
+                "spec.drain",
+                "spec.drain.timeout",
                 "spec.rollout.nodeDeadline",
                 "spec.rollout.windows[0].start",
                 "spec.rollout.windows[1].timeZone",

@@ -6,21 +6,34 @@ use std::time::Duration;
 
 use octavo_kube::evict::EvictionHandle;
 use octavo_model::id::PciAddress;
+use octavo_model::reason::Reason;
 use octavo_node::node_object::drain::{
     Drain, DrainInputs, DrainOutcome, DrainStatus, PodRequests, Policy,
 };
 use octavo_node::node_object::event_deduplicator::Event;
 use octavo_node::node_object::operands::{CLIENT_LABELS, PAUSED, RUNNING};
-use octavo_node::node_object::{Compat, ObservedNode, REPARTITIONING_TAINT, TAINT_EFFECT};
+use octavo_node::node_object::{
+    Compat, DRAIN_ANNOTATION, ObservedNode, REPARTITIONING_TAINT, TAINT_EFFECT,
+};
 use octavo_planner::reconcile::NodeLayoutStatus;
+use octavo_toolkit::error::chain;
 use tracing::info;
 
 use crate::observation_log::log_by_severity;
+use crate::settings::parse_drain;
+
+/// Maximum length of an invalid annotation in a message, in characters.
+const MAX_SHOWN_CHARS: usize = 64;
 
 /// A drain and the handle through which its pods are evicted.
 #[derive(Debug)]
 pub struct DrainController {
-    drain: Drain,
+    /// `None` while no pod may be evicted.
+    drain: Option<Drain>,
+    /// Policy of the settings.
+    configured: Option<Policy>,
+    /// Annotation `octavo.dev/drain` that was parsed last, and its policy.
+    requested: Option<(String, Option<Policy>)>,
     evictions: EvictionHandle,
     status: Option<DrainStatus>,
     /// Whether operands that block a change are paused.
@@ -55,10 +68,13 @@ pub(super) struct DrainResult {
 }
 
 impl DrainController {
-    /// Creates a drain with `policy` that evicts pods through `evictions`.
-    pub fn new(policy: Policy, compat: Compat, evictions: EvictionHandle) -> Self {
+    /// Creates a drain that evicts pods through `evictions`. `policy` applies while the Node has no annotation
+    /// `octavo.dev/drain`; `None` evicts no pod.
+    pub fn new(policy: Option<Policy>, compat: Compat, evictions: EvictionHandle) -> Self {
         Self {
-            drain: Drain::new(policy),
+            drain: None,
+            configured: policy,
+            requested: None,
             pauses_operands: compat == Compat::MigManager,
             evictions,
             status: None,
@@ -85,21 +101,54 @@ impl DrainController {
         seen: Option<DrainObservation<'_>>,
     ) -> DrainResult {
         let results = self.evictions.observed.borrow_and_update().clone();
-        let outcome = match seen.filter(|_| !self.is_closed) {
-            Some(seen) => self.drain.reconcile(
-                now,
-                &DrainInputs {
-                    status: seen.status,
-                    is_current: seen.is_current,
-                    pod_observations: &results,
-                    pauses_operands: self.pauses_operands && has_operands(seen.view),
-                    is_tainted: is_tainted(seen.view),
-                },
-            ),
-            None => self.drain.rest(),
+        let Some(seen) = seen.filter(|_| !self.is_closed) else {
+            let outcome = self.drain.as_mut().map(Drain::rest).unwrap_or_default();
+            return self.take_result(outcome, None);
         };
-        self.evictions.set(outcome.pod_requests.clone());
-        self.take_result(outcome)
+        let (policy, invalid) = self.policy(seen.view);
+        let Some(policy) = policy else {
+            let outcome = self.drain.take().map(|mut drain| drain.rest()).unwrap_or_default();
+            return self.take_result(outcome, invalid);
+        };
+        let drain = self.drain.get_or_insert_with(|| Drain::new(policy));
+        drain.set_policy(policy);
+        let outcome = drain.reconcile(
+            now,
+            &DrainInputs {
+                status: seen.status,
+                is_current: seen.is_current,
+                pod_observations: &results,
+                pauses_operands: self.pauses_operands && has_operands(seen.view),
+                is_tainted: is_tainted(seen.view),
+            },
+        );
+        self.take_result(outcome, invalid)
+    }
+
+    /// Returns the current policy, and an event if the Node has a new annotation that is invalid. The settings apply then.
+    fn policy(&mut self, view: &ObservedNode) -> (Option<Policy>, Option<Event>) {
+        let Some(text) = view.annotations.get(DRAIN_ANNOTATION) else {
+            self.requested = None;
+            return (self.configured, None);
+        };
+        if let Some((known, policy)) = &self.requested
+            && known == text
+        {
+            return (*policy, None);
+        }
+        let (policy, invalid) = match parse_drain(text) {
+            Ok(policy) => (policy, None),
+            Err(error) => {
+                let text: String = text.chars().take(MAX_SHOWN_CHARS).collect();
+                let message = format!(
+                    "annotation {DRAIN_ANNOTATION}={text:?} is ignored: {}; use a value such as affected,10m",
+                    chain(&error)
+                );
+                (self.configured, Some(Event { reason: Reason::DrainRefused, message, unit: None }))
+            }
+        };
+        self.requested = Some((text.clone(), policy));
+        (policy, invalid)
     }
 
     /// Stops all evictions: the agent is about to exit, which may take a while.
@@ -108,7 +157,8 @@ impl DrainController {
         self.evictions.set(PodRequests::default());
     }
 
-    fn take_result(&mut self, outcome: DrainOutcome) -> DrainResult {
+    fn take_result(&mut self, outcome: DrainOutcome, invalid: Option<Event>) -> DrainResult {
+        self.evictions.set(outcome.pod_requests.clone());
         let steady =
             |status: &Option<DrainStatus>| status.as_ref().map(DrainStatus::without_processes);
         if let Some(status) = &outcome.drain_status
@@ -117,7 +167,8 @@ impl DrainController {
             info!("{status}");
         }
         self.status = outcome.drain_status;
-        let events: Vec<Event> = outcome.events.into_iter().map(Event::from).collect();
+        let events = outcome.events.into_iter().map(Event::from);
+        let events: Vec<Event> = invalid.into_iter().chain(events).collect();
         for event in &events {
             log_by_severity(event.reason, &format!("drain: {}", event.message));
         }
@@ -147,7 +198,6 @@ pub(super) fn is_tainted(view: &ObservedNode) -> bool {
 #[cfg(test)]
 mod tests {
     use octavo_model::holder::{self, Holder, HolderDetails};
-    use octavo_model::reason::Reason;
     use octavo_node::node_object::Taint;
     use octavo_node::node_object::drain::{Pod, PodId, PodObservations, Scope};
     use octavo_planner::reconcile::DeviceLayoutStatus;
@@ -188,7 +238,7 @@ mod tests {
     fn closed_drain_evicts_no_pod() {
         let (evictions, mut evictor): (EvictionHandle, _) = desired::channel();
         let policy = Policy { scope: Scope::Affected, deadline: Duration::from_mins(10) };
-        let mut draining = DrainController::new(policy, Compat::None, evictions);
+        let mut draining = DrainController::new(Some(policy), Compat::None, evictions);
         let taint = Taint {
             key: REPARTITIONING_TAINT.to_owned(),
             value: None,
@@ -215,6 +265,33 @@ mod tests {
         let shown = draining.step(Duration::from_secs(2), Some(seen));
         assert!(!shown.is_tainted);
         assert_eq!(evictor.latest(), PodRequests::default());
+    }
+
+    #[test]
+    fn annotation_replaces_the_settings_and_an_invalid_one_is_reported_once() {
+        let (evictions, mut evictor): (EvictionHandle, _) = desired::channel();
+        let mut draining = DrainController::new(None, Compat::None, evictions);
+        let status = blocked();
+        let mut step = |annotation: Option<&str>| {
+            let annotations = annotation.map(|text| (DRAIN_ANNOTATION.to_owned(), text.to_owned()));
+            let annotations = annotations.into_iter().collect();
+            let view = ObservedNode { annotations, ..ObservedNode::default() };
+            let seen = DrainObservation { view: &view, status: &status, is_current: true };
+            let result = draining.step(Duration::ZERO, Some(seen));
+            let events: Vec<String> = result.events.into_iter().map(|one| one.message).collect();
+            (events, evictor.latest().list.is_some())
+        };
+        assert_eq!(step(None), (Vec::new(), false));
+        assert_eq!(step(Some("affected,10m")), (Vec::new(), true));
+        assert_eq!(step(Some("never,10m")), (Vec::new(), false));
+        let (events, is_listing) = step(Some("all"));
+        assert!(
+            !is_listing && events[0].contains(r#"octavo.dev/drain="all" is ignored"#),
+            "{events:?}"
+        );
+        assert_eq!(step(Some("all")), (Vec::new(), false));
+        assert_eq!(step(Some("node")), (Vec::new(), true));
+        assert_eq!(step(None), (Vec::new(), false));
     }
 
     #[test]

@@ -92,7 +92,8 @@ pub(crate) async fn connect(
         tasks.spawn(controller.run());
         Arc::new(node_handle)
     });
-    let eviction_handle = settings.drain.map(|_| {
+    // An annotation of the Node can enable drains at any time.
+    let eviction_handle = settings.watches_node.then(|| {
         let (eviction_handle, evictor) = Evictor::new(client.clone(), &settings.node);
         tasks.spawn(evictor.run());
         eviction_handle
@@ -131,9 +132,8 @@ pub(crate) fn outputs(
     let cluster = settings.cluster.as_ref().zip(node_handle.clone());
     let cluster = cluster.map(|(settings, node_handle)| {
         // With `once`, the agent would exit before any pod is gone.
-        let eviction_handle = eviction_handle.filter(|_| !once).zip(settings.drain);
-        let draining = eviction_handle.map(|(eviction_handle, policy)| {
-            DrainController::new(policy, settings.compat, eviction_handle)
+        let draining = eviction_handle.filter(|_| !once).map(|eviction_handle| {
+            DrainController::new(settings.drain, settings.compat, eviction_handle)
         });
         NodeClient::new(node_handle, settings, level, once).with_draining(draining)
     });

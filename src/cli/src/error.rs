@@ -165,6 +165,9 @@ pub(crate) enum CliError {
     /// The cluster cannot be reached.
     #[error("cannot connect to a cluster to create the profile")]
     Connect(#[source] ConnectError),
+    /// The cluster for generated manifests cannot be reached.
+    #[error("cannot connect to a cluster to apply the manifests")]
+    ApplyConnect(#[source] ConnectError),
     /// A profile was not created.
     #[error("cannot create the profile")]
     Profile(#[source] Box<WriteError>),
@@ -299,9 +302,8 @@ impl CliError {
             Self::NoNamespace => {
                 Some("specify --namespace; OpenDataHub uses opendatahub or redhat-ods-applications")
             }
-            Self::Connect(_) => Some(
-                "specify your kubeconfig with --kubeconfig, or preview the profile with --dry-run",
-            ),
+            Self::Connect(_) => Some(NO_CLUSTER_FOR_PROFILE),
+            Self::ApplyConnect(error) => Some(error.advice()),
             Self::Profile(error) => profile_advice(error),
             Self::PolicyChange(error) => error.advice(),
             Self::Validation(error) => Some(error.advice()),
@@ -338,6 +340,10 @@ fn locked(by: Option<&LockHolder>) -> &'static str {
         }
     }
 }
+
+/// Advice if no cluster can be reached to create a profile.
+const NO_CLUSTER_FOR_PROFILE: &str =
+    "specify your kubeconfig with --kubeconfig, or preview the profile with --dry-run";
 
 /// Formats the nearest few of many names.
 fn known_names(known: &[String]) -> String {

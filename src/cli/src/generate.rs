@@ -1,4 +1,6 @@
-//! `octavo generate`: manifests for Git, from the nodes of the fleet.
+//! `octavo generate`: manifests for Git or the cluster, from the nodes of the fleet.
+
+mod apply;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -96,7 +98,13 @@ pub(super) async fn generate(command: &GenerateCommand) -> Result<Report, CliErr
     let header = header(command, found.as_ref(), &generated.notes);
     let mut notes = found.map(|fleet| fleet.notes).unwrap_or_default();
     notes.extend(generated.notes.iter().map(ToString::to_string));
-    Ok(deliver(command.files(), &header, &generated.files, notes)?.after(warnings))
+    let (settings, files) = (command.files(), &generated.files);
+    let report = if settings.apply {
+        apply::apply(&command.cluster(), settings.force_conflicts, files, &notes).await?
+    } else {
+        deliver(settings, &header, files, notes)?
+    };
+    Ok(report.after(warnings))
 }
 
 async fn fleet_nodes(types: &[String], server: &ServerSettings) -> Result<FleetNodes, CliError> {

@@ -218,6 +218,50 @@ fn p3_kueue_manifests_are_accepted_in_both_versions_and_applied_once() {
 }
 
 #[test]
+fn p3_applied_quotas_are_created_then_unchanged_and_conflicts_name_their_owner() {
+    let api = Api::fresh();
+    let site = Site::new(&api);
+    // All nodes are known.
+    let directory = site.written("quotas", "quotas", &QUEUE_FLAGS);
+    let kubeconfig = format!("--kubeconfig={}", api.kubeconfig().display());
+    let apply = |more: &[&str]| {
+        let output = site.generate(
+            "quotas",
+            &[&QUEUE_FLAGS[..], &["--apply", kubeconfig.as_str()], more].concat(),
+        );
+        (output.status.code(), text(&output.stdout), text(&output.stderr))
+    };
+    let (code, created, notes) = apply(&[]);
+    assert_eq!((code, created.lines().count()), (Some(0), 12), "{created}{notes}");
+    assert!(created.lines().all(|line| line.ends_with(" created")), "{created}");
+    assert!(created.contains("priorityclass.scheduling.k8s.io/high created\n"), "{created}");
+    assert!(created.contains("limitrange/accelerators in team-a created\n"), "{created}");
+    let first = site.versions(&directory);
+    let (code, unchanged, _) = apply(&[]);
+    assert_eq!((code, unchanged), (Some(0), created.replace(" created\n", " unchanged\n")));
+    assert_eq!(site.versions(&directory), first);
+    // Another client changes a field: the object stays, and the others are applied.
+    api.kubectl(&["label", "priorityclass", "high", "team=a"]);
+    let patch = r#"{"description": "important"}"#;
+    let class = ["patch", "priorityclass", "high", "--type=merge", "-p", patch];
+    api.kubectl(&[&class[..], &["--field-manager=somebody"]].concat());
+    let limits = r#"[{"op": "replace", "path": "/spec/limits/0/max", "value": {"cpu": "1"}}]"#;
+    let range = ["patch", "limitrange", "accelerators", "--namespace=team-a", "--type=json", "-p"];
+    api.kubectl(&[&range[..], &[limits, "--field-manager=somebody"]].concat());
+    let (code, applied, errors) = apply(&[]);
+    assert_eq!((code, applied.lines().count()), (Some(1), 11), "{applied}{errors}");
+    let named = "error: cannot apply limitrange/accelerators in team-a\n";
+    assert!(errors.contains(named) && errors.contains("somebody"), "{errors}");
+    assert!(errors.contains("--force-conflicts"), "{errors}");
+    let (code, applied, errors) = apply(&["--force-conflicts"]);
+    assert_eq!(code, Some(0), "{applied}{errors}");
+    assert!(applied.contains("limitrange/accelerators in team-a configured\n"), "{applied}");
+    let label =
+        api.kubectl(&["get", "priorityclass", "high", "-o=jsonpath={.metadata.labels.team}"]);
+    assert_eq!(label, "a");
+}
+
+#[test]
 fn p3_quotas_are_accepted_and_give_no_container_a_device_by_default() {
     let api = Api::fresh();
     let site = Site::new(&api);

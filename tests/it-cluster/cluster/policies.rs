@@ -4,6 +4,6 @@ mod admission;
 mod agents;
 mod commands;
 mod crashes;
-mod rig;
+pub(super) mod rig;
 mod rollout;
 mod scale;

@@ -252,6 +252,8 @@ fn whole_gpu_and_partition_pass(site: &Site) {
         assert_eq!(evidence(validation, "isolation").1, only);
         assert_eq!(evidence(validation, "memory").1, memory);
         assert_eq!(evidence(validation, "device-files").1, "/dev/nvidia0, /dev/nvidiactl");
+        let kind = evidence(validation, "type").1;
+        assert_eq!(kind.ends_with(", 3g.40gb"), resource == HALF, "{kind}");
     }
     site.withdraw(plugins);
 }

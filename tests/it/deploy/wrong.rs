@@ -43,6 +43,10 @@ const WRONG: &[(&str, &str)] = &[
         "pools, a: duplicate pool name",
     ),
     ("{agent: {drain: {policy: node}}}", "agent.drain.policy: node requires the tier applier"),
+    (
+        "{agent: {drain: {allowPolicies: true}}}",
+        "agent.drain.allowPolicies requires the tier applier",
+    ),
     ("{agent: {layout: small}}", "agent.layout requires the tier applier"),
     (
         "{pools: [{name: a, match: {key: pool, values: [a]}, agent: {taintNotReady: true}}]}",

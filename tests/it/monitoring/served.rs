@@ -184,21 +184,25 @@ fn counted() -> String {
     exposition::write(&registry, std::iter::empty()).unwrap().1
 }
 
-/// Metrics of an aggregator with an accelerator policy that is stopped.
+/// Metrics of an aggregator with an accelerator policy in each state of the alerts.
 pub(super) fn policies() -> ExposedMetrics {
-    let policy = Policy {
-        name: "a".to_owned(),
-        uid: String::new(),
-        version: String::new(),
-        generation: 1,
-        created: None,
-        is_deleting: false,
-        has_finalizer: true,
-        rollback_to: None,
-        spec: Err(String::new()),
-        status: PolicyStatus { state: PolicyState::Stopped, ..PolicyStatus::default() },
+    let policy = |state: PolicyState| {
+        let policy = Policy {
+            name: state.to_string(),
+            uid: String::new(),
+            version: String::new(),
+            generation: 1,
+            created: None,
+            is_deleting: false,
+            has_finalizer: true,
+            rollback_to: None,
+            spec: Err(String::new()),
+            status: PolicyStatus { state, ..PolicyStatus::default() },
+        };
+        (state.to_string(), Arc::new(policy))
     };
-    let all = [("a".to_owned(), Arc::new(policy))].into();
+    let states = [PolicyState::Stopped, PolicyState::RolledBack, PolicyState::Refused];
+    let all = states.map(policy).into();
     let (_known, known) =
         watch::channel(Arc::new(KnownPolicies { all, ..KnownPolicies::default() }));
     let (_cluster, cluster) = watch::channel(Arc::default());

@@ -79,6 +79,9 @@ pub struct ClusterNode {
     /// Annotation `octavo.dev/policy`: the record of the policy that changed the node.
     #[serde(skip)]
     pub policy_record: Option<String>,
+    /// Annotation `octavo.dev/drain`, of bounded length.
+    #[serde(skip)]
+    pub drain: Option<String>,
 }
 
 /// Layout status in the annotation `octavo.dev/status` of a Node.

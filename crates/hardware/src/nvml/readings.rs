@@ -173,14 +173,21 @@ fn unlisted_partition(
         f(partition.handle.0, &raw mut compute_instance)
     })?;
     let memory = available(memory(partition))?;
+    let name = available(partition.query("nvmlDeviceGetName", nvml_wrapper::Device::name))?;
     Ok(PartitionReading {
         gpu_instance,
         compute_instance,
         uuid,
-        profile: None,
+        profile: name.as_deref().and_then(profile_in_name).map(str::to_owned),
         memory,
         compute: None,
     })
+}
+
+/// Returns the profile in the name of a partition, such as `NVIDIA A100-SXM4-40GB MIG 1g.5gb`. Unlike the properties of instances, every
+/// process can read it.
+fn profile_in_name(name: &str) -> Option<&str> {
+    name.rsplit_once(" MIG ").map(|(_, profile)| profile.trim()).filter(|one| !one.is_empty())
 }
 
 fn partition(gpu: DeviceSession<'_>, index: u32) -> Result<DeviceSession<'_>, DriverError> {

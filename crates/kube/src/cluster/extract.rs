@@ -28,6 +28,8 @@ const MAX_NODE_ENTRIES: usize = 2048;
 const MAX_POD_LABELS: usize = 128;
 /// Maximum length of a policy's record. The controller writes at most 32 labels and 16 taints.
 const MAX_RECORD_BYTES: usize = 64 << 10;
+/// Maximum length of the annotation `octavo.dev/drain`, in characters: more than a policy writes.
+const MAX_DRAIN_CHARS: usize = 64;
 /// Maximum length of the explanation of a layout's state, in characters.
 const MAX_REPORT_CHARS: usize = 300;
 /// Limit of selector terms, tolerations and values of a pod. Any user may create pods of any size; a pod with more than
@@ -54,6 +56,7 @@ pub(super) fn node(node: object::Node) -> Extracted<ClusterNode> {
         allocatable: calculator.amounts(status.allocatable.as_ref()),
         layout_report: annotations.status.as_deref().and_then(layout_report),
         policy_record: annotations.policy.filter(|record| record.len() <= MAX_RECORD_BYTES),
+        drain: annotations.drain.map(|drain| drain.chars().take(MAX_DRAIN_CHARS).collect()),
     };
     let is_invalid = calculator.found_invalid || has_invalid_taints || too_many;
     Extracted { object, is_invalid }
@@ -256,6 +259,7 @@ mod tests {
                 .with("pods", 110),
             layout_report: None,
             policy_record: None,
+            drain: None,
         };
         assert_eq!((node.object, node.is_invalid), (expected, false));
     }

@@ -42,6 +42,8 @@ pub(super) struct Annotations {
     pub(super) status: Option<String>,
     #[serde(rename = "octavo.dev/policy")]
     pub(super) policy: Option<String>,
+    #[serde(rename = "octavo.dev/drain")]
+    pub(super) drain: Option<String>,
 }
 
 /// Content of the annotation `octavo.dev/status`.

@@ -258,11 +258,14 @@ fn all_taints(before: &[Value], after: &[Taint]) -> Vec<Value> {
     unchanged.cloned().chain(after.iter().filter(is_new).map(|one| json!(one))).collect()
 }
 
-/// One merge patch of the labels, all taints and the record.
+/// One merge patch of the labels, all taints, the annotations and the record.
 fn node_patch(version: &NodeVersion, patch: &NodePatch) -> Value {
     let record = patch.record.as_ref();
     let record = record.map(|record| serde_json::to_string(record).unwrap_or_default());
-    let mut metadata = json!({"resourceVersion": version.resource_version, "annotations": {RECORD_ANNOTATION: record}});
+    let mut annotations = patch.annotations.clone();
+    annotations.insert(RECORD_ANNOTATION.to_owned(), record);
+    let mut metadata =
+        json!({"resourceVersion": version.resource_version, "annotations": annotations});
     if let (Value::Object(metadata), false) = (&mut metadata, patch.labels.is_empty()) {
         metadata.insert("labels".to_owned(), json!(patch.labels));
     }
@@ -304,7 +307,7 @@ fn event(policy: &Policy, reason: &str, message: &str, is_warning: bool) -> Even
 #[cfg(test)]
 mod tests {
     use octavo_fleet::cluster::Effect;
-    use octavo_policy::record::NodeRecord;
+    use octavo_policy::record::{DRAIN_ANNOTATION, NodeRecord};
 
     use super::*;
 
@@ -334,12 +337,19 @@ mod tests {
             was_reported: false,
             labels: [("tier".to_owned(), "gold".to_owned())].into(),
             taints: vec![taint.clone()],
+            drain: None,
         };
         let labels =
             [("tier".to_owned(), Some("gold".to_owned())), ("old".to_owned(), None)].into();
         let patch = node_patch(
             &version,
-            &NodePatch { labels, taints: Some(vec![taint, cordon]), record: Some(record) },
+            &NodePatch {
+                labels,
+                annotations: [(DRAIN_ANNOTATION.to_owned(), Some("affected,10m".to_owned()))]
+                    .into(),
+                taints: Some(vec![taint, cordon]),
+                record: Some(record),
+            },
         );
         assert_eq!(patch["metadata"]["resourceVersion"], "7");
         assert_eq!(patch["metadata"]["labels"], json!({"tier": "gold", "old": null}));
@@ -347,6 +357,7 @@ mod tests {
         let gpu = json!({"key": "gpu", "effect": "NoSchedule"});
         assert_eq!(patch["spec"]["taints"], json!([version.taints[0], version.taints[2], gpu]));
         let text = patch["metadata"]["annotations"][RECORD_ANNOTATION].as_str().unwrap();
+        assert_eq!(patch["metadata"]["annotations"][DRAIN_ANNOTATION], "affected,10m");
         assert!(text.contains("gold") && text.contains("NoSchedule"), "{text}");
         let removal = node_patch(&version, &NodePatch::default());
         assert_eq!(

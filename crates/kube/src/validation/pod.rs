@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use octavo_fleet::cluster::ClusterNode;
+use octavo_model::digest::Digest;
 use serde_json::{Value, json};
 
 use super::{NAME, NAME_LABEL, RUN_LABEL};
@@ -46,8 +48,16 @@ pub struct PodOptions {
 }
 
 impl AgentPod {
-    /// Returns the node of an agent that runs, and its properties.
+    /// Returns the node of an agent that runs, and its properties. A pod without a DaemonSet is not an agent: anyone can give it the labels.
     pub(super) fn from_object(pod: Pod) -> Option<(String, Self)> {
+        let owners = pod.metadata.owner_references.iter().flatten();
+        let mut controllers = owners.filter(|owner| owner.controller == Some(true));
+        let is_daemon = |owner: &OwnerReference| {
+            owner.kind == "DaemonSet" && owner.api_version.starts_with("apps/")
+        };
+        if !controllers.next().is_some_and(is_daemon) {
+            return None;
+        }
         let is_running =
             pod.status.is_some_and(|status| status.phase.as_deref() == Some("Running"));
         if !is_running || pod.metadata.deletion_timestamp.is_some() {
@@ -143,12 +153,18 @@ pub fn pod(
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {
-            "generateName": format!("{NAME}-"),
+            "name": pod_name((node, resource), run),
             "namespace": options.namespace,
             "labels": {NAME_LABEL: NAME, RUN_LABEL: run},
         },
         "spec": spec,
     })
+}
+
+/// Name of the pod. A repeated request does not create a second one.
+pub(super) fn pod_name((node, resource): (&ClusterNode, &str), run: &str) -> String {
+    let unit = Digest::from_bytes(format!("{}/{resource}", node.name).as_bytes());
+    format!("{NAME}-{run}-{unit:016x}")
 }
 
 fn put(object: &mut Value, key: &str, value: Value) {
@@ -163,18 +179,47 @@ mod tests {
 
     use super::*;
 
-    fn agent() -> AgentPod {
+    /// The pod of an agent with this owner.
+    fn object(owner: &Value) -> Pod {
         let pod = json!({
-            "metadata": {"namespace": "octavo-system", "name": "octavo-agent-x"},
+            "metadata": {"namespace": "octavo-system", "name": "octavo-agent-x", "ownerReferences": [owner]},
             "spec": {
                 "nodeName": "a", "runtimeClassName": "nvidia", "imagePullSecrets": [{"name": "registry"}],
                 "containers": [{"name": "agent", "image": "octavo/agent:1", "imagePullPolicy": "Always"}],
             },
             "status": {"phase": "Running"},
         });
-        let (node, agent) = AgentPod::from_object(serde_json::from_value(pod).unwrap()).unwrap();
+        serde_json::from_value(pod).unwrap()
+    }
+
+    fn owner(kind: &str, is_controller: bool) -> Value {
+        json!({"apiVersion": "apps/v1", "kind": kind, "name": "octavo-agent", "uid": "u", "controller": is_controller})
+    }
+
+    fn agent() -> AgentPod {
+        let (node, agent) = AgentPod::from_object(object(&owner("DaemonSet", true))).unwrap();
         assert_eq!(node, "a");
         agent
+    }
+
+    #[test]
+    fn only_pods_of_a_daemon_set_are_agents() {
+        for (kind, is_controller) in [("ReplicaSet", true), ("DaemonSet", false)] {
+            assert_eq!(AgentPod::from_object(object(&owner(kind, is_controller))), None);
+        }
+        let mut alone = object(&owner("DaemonSet", true));
+        alone.metadata.owner_references = None;
+        assert_eq!(AgentPod::from_object(alone), None);
+    }
+
+    #[test]
+    fn name_of_a_pod_depends_on_run_node_and_resource() {
+        let name = |resource: &str, run: &str| pod_name((&node(), resource), run);
+        let run = "0123456789abcdef";
+        assert_eq!(name("nvidia.com/gpu", run), name("nvidia.com/gpu", run));
+        assert_ne!(name("nvidia.com/gpu", run), name("amd.com/gpu", run));
+        assert_ne!(name("nvidia.com/gpu", run), name("nvidia.com/gpu", "r"));
+        assert!(name("nvidia.com/gpu", run).len() <= 63);
     }
 
     fn options(namespace: &str) -> PodOptions {

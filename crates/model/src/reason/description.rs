@@ -119,8 +119,8 @@ fn description(reason: Reason) -> (&'static str, &'static str) {
             "Make it possible to evict the listed pods, for example by adding a replica.",
         ),
         Reason::DrainRefused => (
-            "No pod, or no further pod, can be evicted: the holders that block the layout are never evicted, or agents lack the permission to evict pods.",
-            "Delete the listed pods, stop the listed processes, or grant the agents the listed permission.",
+            "No pod, or no further pod, can be evicted: the holders that block the layout are never evicted, agents lack the permission to evict pods, or the annotation octavo.dev/drain is invalid.",
+            "Delete the listed pods, stop the listed processes, grant the agents the listed permission, or correct the annotation.",
         ),
         Reason::SharingInForce => {
             ("The Node advertises every replica that its layout requests.", NO_ACTION)

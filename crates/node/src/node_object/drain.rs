@@ -101,6 +101,11 @@ impl Drain {
         Self { policy, phase: Phase::Idle, attempts: None, refused: None, unlisted: None }
     }
 
+    /// Replaces the policy. Attempts and their deadlines continue.
+    pub fn set_policy(&mut self, policy: Policy) {
+        self.policy = policy;
+    }
+
     /// Advances the state machine with the current facts.
     pub fn reconcile(&mut self, now: Duration, facts: &DrainInputs<'_>) -> DrainOutcome {
         let mut events = Vec::new();
@@ -120,7 +125,7 @@ impl Drain {
         self.outcome(now, (facts, &blockers), events)
     }
 
-    /// Suspends the drain, e.g. while the driver does not respond. Time already spent counts towards the deadline.
+    /// Suspends the drain, e.g. while the driver does not respond or no policy permits it. Time already spent counts towards the deadline.
     pub fn rest(&mut self) -> DrainOutcome {
         let was_on = self.phase.last_active().is_some();
         self.phase = Phase::Idle;

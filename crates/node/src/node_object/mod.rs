@@ -42,6 +42,8 @@ pub const COMPAT_FIELD_MANAGER: &str = "octavo-agent-compat";
 pub const LAYOUT_LABEL: &str = "octavo.dev/layout";
 /// Annotation written by users: log filter of the agent while the annotation exists.
 pub const LOG_LEVEL_ANNOTATION: &str = "octavo.dev/log-level";
+/// Annotation written by users and by policies: drain settings of the agent while the annotation exists.
+pub const DRAIN_ANNOTATION: &str = "octavo.dev/drain";
 /// Annotation written by the agent: status of the node.
 pub const STATUS_ANNOTATION: &str = "octavo.dev/status";
 /// Taint of the agent: the layout is not applied yet.

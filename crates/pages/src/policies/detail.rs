@@ -219,6 +219,7 @@ fn facts(detail: &PolicyDetail) -> Vec<(&'static str, String)> {
         ("Revision", Some(status.revision.clone()).filter(|revision| !revision.is_empty())),
         ("Node labels", with(|spec| Content::of(spec).labels_text())),
         ("Taints", with(|spec| Content::of(spec).taints_text())),
+        ("Drain", with(|spec| spec.drain.map(|drain| drain.text()))),
         ("Selected by", with(selector)),
         ("Max. unavailable", pace.map(|pace| pace.max_unavailable.to_string())),
         ("Unavailable now", Some(status.nodes.unavailable.to_string())),

@@ -7,7 +7,7 @@ use octavo_fleet::cluster::{ClusterNode, LayoutReport, Readiness};
 use octavo_model::reason::Reason;
 use serde_json::{Value, json};
 
-use crate::record::{LAYOUT_LABEL, Record};
+use crate::record::{DRAIN_ANNOTATION, LAYOUT_LABEL, Record};
 use crate::{NodePatch, Policy, PolicyNode, PolicySpec, Step, World, next, release_orphan};
 
 /// Reaction of a node to a layout that is chosen.
@@ -165,6 +165,10 @@ impl Cluster {
                 None => machine.node.labels.remove(&key),
             };
         }
+        for (key, value) in patch.annotations {
+            assert_eq!(key, DRAIN_ANNOTATION);
+            machine.node.drain = value;
+        }
         if let Some(taints) = patch.taints {
             machine.node.taints = taints;
         }
@@ -194,6 +198,9 @@ impl Cluster {
                 "{name}"
             );
         }
+        let recorded = record.and_then(|record| record.drain.as_ref());
+        let is_foreign = node.drain.as_deref() == Some("never");
+        assert!(node.drain.is_none() || is_foreign || recorded == node.drain.as_ref(), "{name}");
         for taint in &node.taints {
             assert!(record.is_some_and(|record| record.taints.contains(taint)), "{name}");
         }
@@ -342,6 +349,9 @@ pub(super) fn spec(layout: &str, rollout: Value) -> Value {
         "nodeLabels": {"workload": layout},
         "taints": [{"key": "gpu", "value": layout, "effect": "NoSchedule"}],
     });
+    if layout == "training" {
+        spec["drain"] = json!({"scope": "node"});
+    }
     spec["rollout"] = rollout;
     spec
 }

@@ -125,9 +125,10 @@ fn end(mut cluster: Cluster) {
             (
                 machine.node.labels.get("workload"),
                 machine.node.taints.len(),
+                &machine.node.drain,
                 &machine.node.policy_record
             ),
-            (None, 0, &None)
+            (None, 0, &None, &None)
         );
     }
 }

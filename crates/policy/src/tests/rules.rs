@@ -225,6 +225,32 @@ fn p2_deleted_policy_removes_what_it_set_and_nothing_else() {
 }
 
 #[test]
+fn p5_drain_is_recorded_changed_and_removed_unless_another_writer_set_it() {
+    let mut cluster = Cluster::new(2);
+    cluster.node("node-01").drain = Some("never".to_owned());
+    cluster.apply("a", spec("serving", json!({})));
+    cluster.settle();
+    let drains = |cluster: &Cluster| {
+        cluster.machines.values().map(|one| one.node.drain.clone()).collect::<Vec<_>>()
+    };
+    let never = Some("never".to_owned());
+    assert_eq!(drains(&cluster), [None, never.clone()]);
+    // Only the drain changes, which is a new revision.
+    for (timeout, expected) in [("10m", "affected,10m"), ("1h", "affected,1h")] {
+        let mut wanted = spec("serving", json!({}));
+        wanted["drain"] = json!({"scope": "affected", "timeout": timeout});
+        cluster.apply("a", wanted);
+        cluster.settle();
+        assert_eq!(drains(&cluster), [Some(expected.to_owned()), never.clone()]);
+        assert_eq!(cluster.state("a"), "Complete");
+    }
+    let first = cluster.policies["a"].status.revisions[2].revision.clone();
+    cluster.edit("a", |policy| policy.rollback_to = Some(first));
+    cluster.settle();
+    assert_eq!(drains(&cluster), [None, never]);
+}
+
+#[test]
 fn p5_node_that_leaves_the_selector_is_released() {
     let mut cluster = Cluster::new(2);
     cluster.apply("a", spec("serving", json!({})));
@@ -396,6 +422,26 @@ fn p5_failure_of_one_node_does_not_remove_a_complete_revision_from_the_others() 
     cluster.settle();
     assert_eq!(cluster.state("a"), "Stopped");
     assert_eq!(cluster.layouts(), [Some("serving"); 3]);
+}
+
+#[test]
+fn p5_plan_shows_a_pause_and_the_next_window() {
+    let mut cluster = Cluster::new(2);
+    let windows = json!([{"start": "22:00", "duration": "6h", "timeZone": "Europe/Berlin"}]);
+    for (rollout, paused, opens) in [
+        (json!({}), false, None),
+        (json!({"paused": true}), true, None),
+        (json!({"windows": windows}), false, Some("2026-07-06T20:00:00Z")),
+    ] {
+        cluster.apply("a", spec("serving", rollout));
+        cluster.now = "2026-07-06T12:00:00Z".parse().unwrap();
+        let planned = plan_of(&cluster);
+        let shown = planned.window_opens.map(|at| at.to_string());
+        assert_eq!((planned.paused, shown.as_deref()), (paused, opens));
+        assert_eq!(planned.waves.len(), 2);
+    }
+    cluster.now = "2026-07-06T20:00:00Z".parse().unwrap();
+    assert_eq!(plan_of(&cluster).window_opens, None);
 }
 
 #[test]

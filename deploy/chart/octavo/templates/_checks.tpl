@@ -9,6 +9,7 @@
   {{- $agent := .agent -}}
   {{- if ne .tier "applier" -}}
     {{- if ne $agent.drain.policy "never" }}{{ fail (printf "%sagent.drain.policy: %s requires the tier applier: the tier %s never changes devices" $place $agent.drain.policy .tier) }}{{ end -}}
+    {{- if $agent.drain.allowPolicies }}{{ fail (printf "%sagent.drain.allowPolicies requires the tier applier: the tier %s never changes devices" $place .tier) }}{{ end -}}
     {{- if ne $agent.sharing.mode "auto" }}{{ fail (printf "%sagent.sharing.mode: %s requires the tier applier: other tiers have no layouts" $place $agent.sharing.mode) }}{{ end -}}
     {{- range list "hostPID" "podEvents" -}}
       {{- if index $agent.usage . }}{{ fail (printf "%sagent.usage.%s requires the tier applier: other tiers cannot attribute devices to pods" $place .) }}{{ end -}}

@@ -60,7 +60,7 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- range include "octavo.agents" . | fromJsonArray -}}
   {{- $needs = append $needs .tier -}}
   {{- if or .agent.cleanup (ne .tier "reporter") }}{{ $needs = append $needs "access" }}{{ end -}}
-  {{- if ne .agent.drain.policy "never" }}{{ $needs = append $needs "drain" }}{{ end -}}
+  {{- if or .agent.drain.allowPolicies (ne .agent.drain.policy "never") }}{{ $needs = append $needs "drain" }}{{ end -}}
   {{- if eq .agent.labelSink "nodefeature" }}{{ $needs = append $needs "nodefeature" }}{{ end -}}
   {{- if and (eq .tier "applier") (has .agent.sharing.mode (list "auto" "hand-off")) $.Values.handOff.configMap }}{{ $needs = append $needs "hand-off" }}{{ end -}}
   {{- if and (eq .tier "applier") $.Values.dra.enabled }}{{ $needs = append $needs "dra" }}{{ end -}}

@@ -6,7 +6,7 @@ use octavo_model::accelerators::TYPE_OVERRIDE;
 use octavo_node::node_object::operands::PLUGIN_CONFIG_LABEL;
 use octavo_node::node_object::selection::active_mig_manager;
 use octavo_node::node_object::{
-    Compat, LOG_LEVEL_ANNOTATION, ObservedNode, SelectedLayout, operands, select,
+    Compat, DRAIN_ANNOTATION, LOG_LEVEL_ANNOTATION, ObservedNode, SelectedLayout, operands, select,
 };
 
 use crate::draining::is_tainted;
@@ -18,6 +18,7 @@ pub(super) struct NodeInputs {
     pub(super) selected: Option<SelectedLayout>,
     pub(super) at_work: Option<String>,
     pub(super) log_level: Option<String>,
+    pub(super) drain: Option<String>,
     pub(super) type_override: Option<String>,
     pub(super) deployed: BTreeMap<String, String>,
     pub(super) is_tainted: bool,
@@ -35,6 +36,7 @@ impl NodeInputs {
             selected: select(view, compat),
             at_work: active_mig_manager(view),
             log_level: view.annotations.get(LOG_LEVEL_ANNOTATION).cloned(),
+            drain: view.annotations.get(DRAIN_ANNOTATION).cloned(),
             type_override: view.labels.get(TYPE_OVERRIDE).cloned(),
             deployed: deployed.map(|(key, value)| (key.clone(), value.clone())).collect(),
             is_tainted: is_tainted(view),

@@ -7,9 +7,11 @@ use clap::ValueEnum;
 use octavo_model::id::NodeName;
 use octavo_node::node_object::Compat;
 use octavo_node::node_object::drain::{Policy, Scope};
+use octavo_settings::duration::DurationError;
 use octavo_settings::kubernetes::KubernetesSettings;
 use octavo_settings::{EarlyExit, duration};
 use octavo_toolkit::choice::choice;
+use thiserror::Error;
 
 use super::{LabelSink, usage};
 
@@ -49,7 +51,7 @@ pub(super) struct ClusterArgs {
 
     /// Evict pods that block a layout; needs --follow-node or --label-sink node
     ///
-    /// Respects PodDisruptionBudgets. Never evicts critical pods, static pods, DaemonSet pods or pods without a
+    /// The annotation octavo.dev/drain of the Node overrides it, for example affected,10m. Respects PodDisruptionBudgets. Never evicts critical pods, static pods, DaemonSet pods or pods without a
     /// controller. Meanwhile, the Node has the taint octavo.dev/repartitioning:NoSchedule.
     #[arg(
         long,
@@ -131,6 +133,40 @@ pub struct ClusterSettings {
     pub plugin_configs: Option<(String, String)>,
 }
 
+/// Reason why an annotation `octavo.dev/drain` is invalid.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum DrainAnnotationError {
+    /// The scope is unknown.
+    #[error("{0:?} is not one of never, affected and node")]
+    Scope(String),
+    /// The time limit cannot be parsed.
+    #[error("invalid time limit")]
+    Timeout(#[source] DurationError),
+    /// The time limit is too short.
+    #[error("the time limit must be at least 1s")]
+    TooShort,
+}
+
+/// Parses the annotation `octavo.dev/drain`: a scope as in `--drain`, and optionally a time limit as in `--drain-deadline`, such as
+/// `affected,10m`. `None` evicts no pod.
+pub(crate) fn parse_drain(text: &str) -> Result<Option<Policy>, DrainAnnotationError> {
+    let (scope, timeout) = match text.split_once(',') {
+        Some((scope, timeout)) => (scope, Some(timeout)),
+        None => (text, None),
+    };
+    let deadline = timeout.map(duration::positive).transpose();
+    let deadline = deadline.map_err(DrainAnnotationError::Timeout)?;
+    let deadline = deadline.unwrap_or(DEFAULT_DRAIN_TIMEOUT);
+    if deadline < MIN_DRAIN_TIMEOUT {
+        return Err(DrainAnnotationError::TooShort);
+    }
+    if scope == "never" {
+        return Ok(None);
+    }
+    let unknown = |_| DrainAnnotationError::Scope(scope.to_owned());
+    scope.parse().map(|scope| Some(Policy { scope, deadline })).map_err(unknown)
+}
+
 impl ClusterArgs {
     /// Resolves the settings; `None` if no API server is contacted.
     pub(super) fn resolve(
@@ -185,6 +221,29 @@ impl ClusterArgs {
                 Ok(Some((one.clone(), other.clone())))
             }
             _ => Err(usage("--device-plugin-configs needs two different names, such as a,b")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn i12_drain_annotation_has_the_words_of_the_flags() {
+        let of =
+            |scope, minutes| Ok(Some(Policy { scope, deadline: Duration::from_mins(minutes) }));
+        assert_eq!(parse_drain("affected,1h30m"), of(Scope::Affected, 90));
+        assert_eq!(parse_drain("node"), of(Scope::Node, 10));
+        assert_eq!(parse_drain("never,10m"), Ok(None));
+        for (text, expected) in [
+            ("", DrainAnnotationError::Scope(String::new())),
+            ("Node,10m", DrainAnnotationError::Scope("Node".to_owned())),
+            ("node,10", DrainAnnotationError::Timeout(DurationError::Malformed)),
+            ("never,-1s", DrainAnnotationError::Timeout(DurationError::Negative)),
+            ("node,10ms", DrainAnnotationError::TooShort),
+        ] {
+            assert_eq!(parse_drain(text), Err(expected), "{text}");
         }
     }
 }

@@ -7,6 +7,7 @@ use clap::{Args, Subcommand, ValueHint};
 use octavo_client::ServerSettings;
 use octavo_generate::argocd::ArgoCdOptions;
 use octavo_generate::kueue::KueueApi;
+use octavo_kube::client::ClusterSelection;
 use octavo_model::id::is_label_name;
 use octavo_model::text::shell_word;
 use octavo_toolkit::choice::{Choice, choice};
@@ -147,6 +148,10 @@ pub struct GpuOperatorSettings {
     /// Files of the manifests.
     #[command(flatten)]
     pub files: FileSettings,
+
+    /// Cluster.
+    #[command(flatten)]
+    pub cluster: ClusterArgs,
 }
 
 /// Settings of `octavo generate argocd`.
@@ -175,6 +180,10 @@ pub struct ArgoCdSettings {
     /// Files of the manifests.
     #[command(flatten)]
     pub files: FileSettings,
+
+    /// Cluster.
+    #[command(flatten)]
+    pub cluster: ClusterArgs,
 }
 
 /// Nodes of the fleet.
@@ -203,6 +212,26 @@ pub struct FileSettings {
     /// Compare with the files of --output-dir, and write nothing
     #[arg(long, requires = "output_dir")]
     pub check: bool,
+
+    /// Apply the manifests to the cluster of the kubeconfig by server-side apply; deletes nothing
+    #[arg(long, conflicts_with_all = ["output_dir", "check"])]
+    pub apply: bool,
+
+    /// Take over fields that other clients manage
+    #[arg(long, requires = "apply")]
+    pub force_conflicts: bool,
+}
+
+/// Cluster to apply manifests to, for generators without an aggregator.
+#[derive(Debug, Clone, Args)]
+pub struct ClusterArgs {
+    /// Kubeconfig of the cluster for --apply [default: KUBECONFIG, ~/.kube/config, or the pod's account]
+    #[arg(long, value_name = "FILE", requires = "apply", value_hint = ValueHint::FilePath)]
+    pub kubeconfig: Option<PathBuf>,
+
+    /// Context of the kubeconfig [default: the current context]
+    #[arg(long, value_name = "NAME", requires = "apply")]
+    pub context: Option<String>,
 }
 
 impl ArgoCdSettings {
@@ -242,6 +271,22 @@ impl GenerateCommand {
     /// Returns the files to write or compare.
     pub fn files(&self) -> &FileSettings {
         self.files_and_types().0
+    }
+
+    /// Returns the cluster to apply the manifests to.
+    pub fn cluster(&self) -> ClusterSelection {
+        match self {
+            Self::Kueue(KueueSettings { queues: QueueSettings { fleet, .. }, .. })
+            | Self::Quotas(QueueSettings { fleet, .. })
+            | Self::Karpenter(KarpenterSettings { fleet, .. })
+            | Self::OpenShift(OpenShiftSettings { fleet, .. }) => fleet.server.cluster(),
+            Self::Access(settings) => settings.server.cluster(),
+            Self::GpuOperator(GpuOperatorSettings { cluster, .. })
+            | Self::ArgoCd(ArgoCdSettings { cluster, .. }) => ClusterSelection {
+                kubeconfig: cluster.kubeconfig.clone(),
+                context: cluster.context.clone(),
+            },
+        }
     }
 
     fn files_and_types(&self) -> (&FileSettings, &[String]) {

@@ -7,15 +7,17 @@ use octavo_node::node_object::drain::{EvictionResult, PodId, PodRequests};
 use serde_json::{Value, json};
 
 use self::site::Site;
+use crate::cluster::Api;
+use crate::cluster::policies::rig::{aggregator, install, policy};
 use crate::node::names;
 use crate::process::Program;
-use crate::time_limits::Finish;
+use crate::time_limits::{Finish, until};
 
 const LAYOUT: &str = "octavo.dev/layout=all-7g.40gb";
 const AFFECTED: &str = "--drain=affected";
 
 /// A drain that waits for a disruption budget, with its agent.
-fn held_up(arguments: &[&str]) -> (Site, Program) {
+fn held_up(arguments: &[&str]) -> (Site<'static>, Program) {
     let site = Site::new();
     site.pod("notebook-7");
     site.holds("notebook-7", 1);
@@ -201,23 +203,64 @@ fn drain_is_refused_and_names_the_blocker_that_cannot_be_evicted() {
 
 #[test]
 fn missing_permission_to_list_pods_is_reported_with_remedy() {
-    let site = Site::new();
+    for is_flag in [true, false] {
+        let site = Site::new();
+        site.pod("notebook-7");
+        site.holds("notebook-7", 1);
+        site.rig.label(&[LAYOUT]);
+        let bearer = site.rig.api.kubeconfig_with_token(&site.token());
+        let kubeconfig = bearer.path().display().to_string();
+        let mut command = site.rig.machine.agent(&["--label-sink=node", "--interval=200ms"]);
+        command.args(["--kubeconfig", &kubeconfig, "--node-name", site.rig.name()]);
+        if is_flag {
+            command.arg(AFFECTED);
+        } else {
+            let annotation = "octavo.dev/drain=affected";
+            site.rig.api.kubectl(&["annotate", "node", site.rig.name(), annotation]);
+        }
+        let _agent = Program::start(&mut command);
+        let shown = site.rig.await_event("DrainRefused");
+        assert!(shown.contains("kubectl apply -k deploy/options/drain"), "{shown}");
+        assert!(!site.is_tainted() && site.evictions().is_empty());
+    }
+}
+
+#[test]
+fn p5_drain_of_a_policy_replaces_the_settings_of_the_agent() {
+    let api = Api::fresh();
+    install(&api);
+    api.kubectl(&["create", "namespace", "octavo-system"]);
+    let site = Site::at(&api);
+    // Without a controller of accounts, pods have none.
+    api.kubectl(&["create", "serviceaccount", "default", "-n", &site.namespace]);
     site.pod("notebook-7");
     site.holds("notebook-7", 1);
-    site.rig.label(&[LAYOUT]);
-    let bearer = site.rig.api.kubeconfig_with_token(&site.token());
-    let kubeconfig = bearer.path().display().to_string();
-    let arguments = ["--label-sink=node", "--interval=200ms", AFFECTED];
-    let mut command = site.rig.machine.agent(&arguments);
-    command.args(["--kubeconfig", &kubeconfig, "--node-name", site.rig.name()]);
-    let _agent = Program::start(&mut command);
+    site.rig.label(&["pool=a"]);
+    let mut agent = site.rig.start(&[]);
+    let _aggregator = aggregator(api.kubeconfig());
+    let spec = json!({
+        "nodeSelector": {"matchLabels": {"pool": "a"}},
+        "layout": "all-7g.40gb",
+        "drain": {"scope": "affected"},
+    });
+    api.apply(&policy("a", &spec).to_string());
+    agent.expect_log(&format!("pod evicted pod={}", site.full("notebook-7")));
+    let drain = || site.rig.get()["metadata"]["annotations"]["octavo.dev/drain"].clone();
+    assert_eq!(drain(), "affected,10m");
+    site.end("notebook-7");
+    agent.expect_log("GPU 1: applied");
+    site.await_taint(&mut agent, false);
+    api.kubectl(&["delete", "acceleratorpolicy", "a"]);
+    until("a node without the annotation", drain, Value::is_null);
+    // An administrator's value is invalid: the agent's own settings apply again.
+    api.kubectl(&["annotate", "node", site.rig.name(), "octavo.dev/drain=all"]);
+    site.rig.label(&["octavo.dev/layout=all-3g.20gb"]);
     let shown = site.rig.await_event("DrainRefused");
-    assert!(shown.contains("kubectl apply -k deploy/options/drain"), "{shown}");
-    assert!(!site.is_tainted() && site.evictions().is_empty());
+    assert!(shown.contains(r#"octavo.dev/drain="all" is ignored"#), "{shown}");
 }
 
 /// The API server's response to the eviction of exactly this pod.
-async fn requested(site: &Site, id: PodId) -> EvictionResult {
+async fn requested(site: &Site<'_>, id: PodId) -> EvictionResult {
     let node = site.rig.name().parse().unwrap();
     let (handle, evictor) = Evictor::new(site.rig.api.client(), &node);
     let evictor = tokio::spawn(evictor.run());

@@ -87,6 +87,8 @@ async fn aggregator_with_policies_changes_layout_and_recorded_labels_and_taints_
 fn denials() -> Vec<(&'static str, ApiRequest, Verdict)> {
     let keys = DeniedByPolicy("not allowed to change these labels and taints of a node");
     let annotations = DeniedByPolicy("annotations of a node other than octavo.dev/policy");
+    let drain =
+        json!({"octavo.dev/policy": "{\"drain\":\"never,10m\"}", "octavo.dev/drain": "node,10m"});
     let spec = DeniedByPolicy("the spec or status of a node");
     let owners = DeniedByPolicy("finalizers or ownerReferences");
     let record = json!({"octavo.dev/policy": "{\"labels\":{\"octavo.dev/count\":\"2\"}}"});
@@ -108,6 +110,11 @@ fn denials() -> Vec<(&'static str, ApiRequest, Verdict)> {
             node(json!({"metadata": {"annotations": {"octavo.dev/status": "x"}}})),
             annotations,
         ),
+        (
+            "a drain that is not recorded",
+            node(json!({"metadata": {"annotations": drain}})),
+            annotations,
+        ),
         ("a cordon", node(json!({"spec": {"unschedulable": true}})), spec),
         ("finalizers go", node(json!({"metadata": {"finalizers": null}})), owners),
         ("owners go", node(json!({"metadata": {"ownerReferences": null}})), owners),
@@ -122,7 +129,7 @@ fn denials() -> Vec<(&'static str, ApiRequest, Verdict)> {
 }
 
 fn own_changes() -> Vec<(&'static str, ApiRequest, Verdict)> {
-    let record = r#"{"labels":{"gpu":"true"},"taints":[{"key":"site/gpu","effect":"NoSchedule"}]}"#;
+    let record = r#"{"labels":{"gpu":"true"},"taints":[{"key":"site/gpu","effect":"NoSchedule"}],"drain":"node,10m"}"#;
     let taints = json!([
         {"key": "person", "value": "1", "effect": "NoSchedule"},
         {"key": "octavo.dev/not-ready", "effect": "NoSchedule"},
@@ -131,11 +138,11 @@ fn own_changes() -> Vec<(&'static str, ApiRequest, Verdict)> {
         {"key": "site/gpu", "effect": "NoSchedule"},
     ]);
     let set = json!({
-        "metadata": {"annotations": {"octavo.dev/policy": record}, "labels": {"gpu": "true", "octavo.dev/layout": "serving"}},
+        "metadata": {"annotations": {"octavo.dev/policy": record, "octavo.dev/drain": "node,10m"}, "labels": {"gpu": "true", "octavo.dev/layout": "serving"}},
         "spec": {"taints": taints},
     });
     let unset = json!({
-        "metadata": {"annotations": {"octavo.dev/policy": null}, "labels": {"gpu": null, "octavo.dev/layout": null}},
+        "metadata": {"annotations": {"octavo.dev/policy": null, "octavo.dev/drain": null}, "labels": {"gpu": null, "octavo.dev/layout": null}},
         "spec": {"taints": [taints[0], taints[1], taints[2]]},
     });
     vec![

@@ -37,6 +37,13 @@ fn refused() -> Vec<(Value, &'static str)> {
         (with(json!({"rollout": {"nodeDeadline": "soon"}})), "should match"),
         (with(json!({"rollout": {"onFailure": "Panic"}})), "Unsupported value"),
         (with(json!({"layout": "a b"})), "should match"),
+        (with(json!({"drain": {"scope": "all"}})), "Unsupported value"),
+        (with(json!({"drain": {"timeout": "5m"}})), "Required value"),
+        (with(json!({"drain": {"scope": "node", "timeout": "0s"}})), "use at least 1s"),
+        (
+            json!({"nodeSelector": {"matchLabels": {"pool": "a"}}, "nodeLabels": {"a": "b"}, "drain": {"scope": "node"}}),
+            "a drain requires a layout",
+        ),
         (window(json!({"start": "24:00", "duration": "1h"})), "should match"),
         (window(json!({"start": "22:00", "duration": "25h"})), "open for at most 24h"),
         (
@@ -65,6 +72,7 @@ fn i12_definition_refuses_invalid_policies_and_sets_defaults() {
         "layout": "serving",
         "nodeLabels": {"node-role.kubernetes.io/gpu": "", "mig-profile": "1g.10gb"},
         "taints": [{"key": "nvidia.com/gpu", "value": "true", "effect": "NoSchedule"}],
+        "drain": {"scope": "affected"},
         "rollout": {"maxUnavailable": "10%", "windows": [{"days": ["Mon"], "start": "22:00", "duration": "6h", "timeZone": "Europe/Berlin"}]},
     });
     let output = create("accepted", &spec);
@@ -73,6 +81,7 @@ fn i12_definition_refuses_invalid_policies_and_sets_defaults() {
         serde_json::from_str(&api.kubectl(&["get", "apol", "accepted", "-o", "json"])).unwrap();
     assert_eq!(stored["spec"]["revisionHistoryLimit"], 10);
     assert_eq!(stored["spec"]["rollout"]["nodeDeadline"], "30m");
+    assert_eq!(stored["spec"]["drain"]["timeout"], "10m");
     let columns = api.kubectl(&["get", "acceleratorpolicies"]);
     let columns: Vec<&str> = columns.lines().next().unwrap().split_whitespace().collect();
     assert_eq!(

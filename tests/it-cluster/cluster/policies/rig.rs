@@ -31,7 +31,7 @@ pub(super) struct Pool {
 }
 
 /// Installs the definition and waits until it is served.
-pub(super) fn install(api: &Api) {
+pub(in crate::cluster) fn install(api: &Api) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("deploy/chart/octavo/files/acceleratorpolicies.yaml");
     api.apply(&fs::read_to_string(path).unwrap());
@@ -207,7 +207,7 @@ impl Pool {
 }
 
 /// An aggregator with this kubeconfig.
-pub(super) fn aggregator(kubeconfig: &Path) -> Aggregator {
+pub(in crate::cluster) fn aggregator(kubeconfig: &Path) -> Aggregator {
     let kubeconfig = format!("--kubeconfig={}", kubeconfig.display());
     Aggregator::start(&[
         "--plaintext",
@@ -218,7 +218,7 @@ pub(super) fn aggregator(kubeconfig: &Path) -> Aggregator {
     ])
 }
 
-pub(super) fn policy(name: &str, spec: &Value) -> Value {
+pub(in crate::cluster) fn policy(name: &str, spec: &Value) -> Value {
     json!({"apiVersion": "octavo.dev/v1alpha1", "kind": "AcceleratorPolicy", "metadata": {"name": name}, "spec": spec})
 }
 

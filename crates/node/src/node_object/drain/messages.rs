@@ -12,7 +12,7 @@ use crate::node_object::event_deduplicator::{Event, event};
 
 /// Message for a missing permission.
 pub(super) const MISSING_PERMISSION: &str = "the agent lacks the permission to list pods or to create \
- pods/eviction: set agent.drain.policy of the chart, or run kubectl apply -k deploy/options/drain";
+ pods/eviction: set agent.drain.policy or agent.drain.allowPolicies of the chart, or run kubectl apply -k deploy/options/drain";
 
 /// Message between two attempts.
 pub(super) const BACKOFF: &str = "the drain is retried after a delay";
@@ -106,8 +106,8 @@ impl From<DrainEvent> for Event {
             ),
             DrainEvent::Interrupted => event(
                 Reason::DrainEnded,
-                "no change is possible now: the driver does not respond, the Node was deleted, or the agent is \
-                 stopping; new pods can be scheduled",
+                "no change is possible now: the driver does not respond, the Node was deleted, drains were \
+                 disabled, or the agent is stopping; new pods can be scheduled",
             ),
             DrainEvent::GaveUp { after, retry, waits_for } => {
                 let rest = list_blockers(&waits_for).map_or_else(

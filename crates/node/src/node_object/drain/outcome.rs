@@ -6,7 +6,7 @@ use std::time::Duration;
 use octavo_model::id::PciAddress;
 use octavo_planner::reconcile::NodeLayoutStatus;
 use serde::Serialize;
-use strum::IntoStaticStr;
+use strum::{EnumString, IntoStaticStr};
 
 use super::pod::{Pod, PodId};
 
@@ -155,7 +155,7 @@ pub struct Policy {
 }
 
 /// The pods to evict when some block a layout.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, IntoStaticStr)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, EnumString, IntoStaticStr)]
 #[strum(serialize_all = "kebab-case")]
 pub enum Scope {
     /// Pods that block the layout.

@@ -11,18 +11,24 @@ use crate::time_limits::until;
 const GPUS: &str = "- {board: A100_40GB, count: 2, mig: enabled, instances: [{profile: 3g.20gb, start: 0}, {profile: 3g.20gb, start: 4}]}\n";
 
 /// A node with pods, some of which hold partitions.
-pub(super) struct Site {
-    pub(super) rig: Rig<'static>,
+pub(super) struct Site<'a> {
+    pub(super) rig: Rig<'a>,
     kubelet: Kubelet,
     pub(super) namespace: String,
 }
 
-impl Site {
+impl Site<'static> {
     pub(super) fn new() -> Self {
-        let api = Api::shared();
+        let site = Self::at(Api::shared());
+        site.rig.api.await_account(&site.namespace);
+        site
+    }
+}
+
+impl<'a> Site<'a> {
+    pub(super) fn at(api: &'a Api) -> Self {
         let rig = Rig::new(api, GPUS);
         let namespace = api.namespace();
-        api.await_account(&namespace);
         // An owner that no controller of the cluster manages.
         let owner = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "owner", "namespace": namespace}});
         api.create(&owner);
@@ -154,7 +160,7 @@ impl Site {
     }
 }
 
-impl Site {
+impl Site<'_> {
     /// A pod of a real `DaemonSet` on the node.
     pub(super) fn daemon(&self) -> String {
         self.rig.api.create(&json!({
