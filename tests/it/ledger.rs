@@ -5,6 +5,7 @@ mod postgres;
 use std::fs;
 use std::path::Path;
 
+use jiff::Timestamp;
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::time::timeout;
@@ -139,6 +140,10 @@ async fn life(ledger: &str, files: TempDir) {
     agent.kill();
     let api = Api::at(site.aggregator.http);
     api.node("gpu-1", |node| node["state"] == "stale").await;
+    // The ledger counts in seconds, so a gap must be longer than the age of a stale node.
+    let time = |report: &Value| report["until"].as_str().unwrap().parse::<Timestamp>().unwrap();
+    let stale = time(&site.report("by=pod", |_| true).await);
+    site.report("by=pod", |report| time(report).duration_since(stale).as_secs() >= 2).await;
     // While no agent reports, another pod gets the device.
     site.rig.kubelet.end_pod("train");
     site.start_pod("other", 102);

@@ -101,7 +101,7 @@ pub enum Activity {
     Active,
     /// No process of the holder existed.
     Idle,
-    /// The driver did not report processes, or nobody holds the part.
+    /// The driver did not report processes, or the part is not allocated.
     Unknown,
 }
 

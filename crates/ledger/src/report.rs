@@ -61,6 +61,7 @@ pub struct CostItem {
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(as = GroupUsage)]
 pub struct Usage {
     /// Device hours by state.
     pub device_hours: Hours,
@@ -78,6 +79,7 @@ pub struct Usage {
 /// Device hours by state.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(as = DeviceHours)]
 pub struct Hours {
     /// Allocated to containers with processes, or of which it is not known.
     pub used: f64,
@@ -94,6 +96,7 @@ pub struct Hours {
 /// Costs in one currency. Each is rounded to four decimals.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(as = GroupCost)]
 pub struct Cost {
     /// Three-letter code of the currency.
     #[schema(value_type = String)]

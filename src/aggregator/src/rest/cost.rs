@@ -24,7 +24,7 @@ use super::problem::{ApiError, ProblemKind};
     params(
         ("from" = Option<String>, Query, description = "Start: a date in UTC, or a time (RFC 3339); by default the start of this month", example = "2026-11-01"),
         ("until" = Option<String>, Query, description = "End, exclusive; by default now", example = "2026-12-01"),
-        ("by" = Option<String>, Query, description = "Up to four properties, separated by commas: `namespace` (default), `team`, `type`, `profile`, `method`, `day`, `workload`, `node`, `pod`", example = "namespace,type"),
+        ("by" = Option<String>, Query, description = "Up to four of `namespace` (default), `team`, `type`, `profile`, `method`, `day`, `workload`, `node`, `pod`", example = "namespace,type"),
         ("namespace" = Option<String>, Query, description = "Namespace", example = "team-a"),
         ("team" = Option<String>, Query, description = "Team", example = "vision"),
         ("type" = Option<String>, Query, description = "Type", example = "nvidia-h200-141gb"),
