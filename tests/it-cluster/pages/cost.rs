@@ -100,8 +100,10 @@ fn usage(today: Day) -> Vec<Interval> {
             let busy = (busy - (past + number) % 4).max(1);
             let used = (holder(namespace, workload), Activity::Active);
             intervals.push(interval(number, (day, 0, busy), used));
-            let idle = (holder(namespace, workload), Activity::Idle);
-            intervals.push(interval(number, (day, busy, 24 - busy), idle));
+            if busy < 24 {
+                let idle = (holder(namespace, workload), Activity::Idle);
+                intervals.push(interval(number, (day, busy, 24 - busy), idle));
+            }
         }
         let free = (Holder::Unallocated, Activity::Unknown);
         intervals.push(interval(8, (day, 0, 24), free.clone()));
