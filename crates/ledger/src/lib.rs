@@ -8,6 +8,7 @@
 //! accounts for a device, the shares of its parts add up to exactly one device: what no pod holds is `unallocated`, and what
 //! nothing is known about is `unknown`.
 
+pub mod csv;
 mod device;
 mod interval;
 mod part;

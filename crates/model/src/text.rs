@@ -1,5 +1,6 @@
 //! Formatting of texts, counts, ages and memory for display, on terminals and pages.
 
+use std::borrow::Cow;
 use std::fmt::Display;
 use std::time::Duration;
 
@@ -143,6 +144,15 @@ pub fn format_memory(memory: Mebibytes) -> String {
         0 => format!("{} {name}", mebibytes / unit),
         _ => format!("{}.{tenths} {name}", mebibytes / unit),
     }
+}
+
+/// Text of a cell in a spreadsheet, which executes a cell that begins like a formula: an apostrophe makes it a text.
+/// Full-width characters count as well. Source: OWASP, "CSV Injection".
+pub fn spreadsheet_text(text: &str) -> Cow<'_, str> {
+    let is_formula = text.starts_with([
+        '=', '+', '-', '@', '\u{ff1d}', '\u{ff0b}', '\u{ff0d}', '\u{ff20}', '\t', '\r', '\n',
+    ]);
+    if is_formula { Cow::Owned(format!("'{text}")) } else { Cow::Borrowed(text) }
 }
 
 #[cfg(test)]

@@ -73,6 +73,20 @@ impl ListAddress {
         Self(retained.cloned().collect())
     }
 
+    /// Replaces the values of a parameter; an empty value removes it.
+    pub(super) fn set(&self, name: &str, value: &str) -> Self {
+        let mut changed = self.without(name);
+        if !value.is_empty() {
+            changed.0.push((name.to_owned(), value.to_owned()));
+        }
+        changed
+    }
+
+    /// Address of another page with these parameters.
+    pub(super) fn at(&self, path: &str) -> String {
+        moved(&self.with("", ""), path)
+    }
+
     /// The same filter as flags of `octavo nodes`, each preceded by a space, quoted for a shell. Excludes the order,
     /// because the command line has its own defaults.
     pub(super) fn flags(&self) -> String {

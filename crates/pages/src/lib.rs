@@ -1,5 +1,5 @@
-//! Web pages: the overview, the list of nodes, a node, layouts, policies, availability, teams and profiles, and their
-//! components.
+//! Web pages: the overview, the list of nodes, a node, layouts, policies, availability, teams, cost and profiles,
+//! and their components.
 //!
 //! Pages are rendered on the server and work without JavaScript. With it, they update live: the script waits at
 //! `/live`, reloads the page and replaces what differs. Nothing is loaded from other origins, pages contain no inline
@@ -12,6 +12,7 @@ mod badges;
 mod bar;
 mod card_lines;
 mod chart;
+mod cost;
 mod device_card;
 mod filter_form;
 mod frame;
@@ -102,6 +103,8 @@ pub fn router(availability: Counter) -> Router {
         .route("/search", get(search::page))
         .route("/availability", get(self::availability))
         .route("/teams", get(teams::show))
+        .route("/cost", get(cost::show))
+        .route("/cost.csv", get(cost::download))
         .route("/compare", get(profiles::compare::page))
         .route(
             "/objectives",
@@ -214,7 +217,7 @@ pub fn refusal_page(refused: &AccessError) -> Response {
         }
     };
     let hint = refused.is_about_all_usage().then_some(
-        "With access to one namespace, add its name to the address: /teams?namespace=NAME, or /search?namespace=NAME.",
+        "With access to one namespace, add its name to the address: /teams?namespace=NAME, /cost?namespace=NAME, or /search?namespace=NAME.",
     );
     let page = RefusedPage { frame: Frame::without_cluster(), title, text: chain(refused), hint };
     let mut response = set_headers(html(status, &page));

@@ -12,7 +12,7 @@ use octavo_access::visibility::ReaderVisibility;
 use octavo_fleet::access::VisibleTypes;
 use octavo_fleet::summary::DeviceUse;
 use octavo_model::reported::Reported;
-use octavo_model::text::join;
+use octavo_model::text::{join, spreadsheet_text};
 use octavo_store::clock::{Clock, Moment};
 use octavo_store::fleet::{Fleet, Node};
 use octavo_store::query::{self, Query};
@@ -152,17 +152,13 @@ fn line<const N: usize>(cells: [String; N]) -> String {
     format!("{}\r\n", cells.join(","))
 }
 
-/// Cell of a file. A spreadsheet executes a cell that begins like a formula, and names come from drivers and peers, so an
-/// apostrophe makes it a text. Full-width characters count as well. Source: OWASP, "CSV Injection".
+/// Cell of a file.
 fn quoted(text: &str) -> String {
-    let is_formula = text.starts_with([
-        '=', '+', '-', '@', '\u{ff1d}', '\u{ff0b}', '\u{ff0d}', '\u{ff20}', '\t', '\r', '\n',
-    ]);
-    let text = if is_formula { format!("'{text}") } else { text.to_owned() };
-    if is_formula || text.contains([',', '"', '\r', '\n', ';', '\t']) {
+    let text = spreadsheet_text(text);
+    if text.starts_with('\'') || text.contains([',', '"', '\r', '\n', ';', '\t']) {
         return format!("\"{}\"", text.replace('"', "\"\""));
     }
-    text
+    text.into_owned()
 }
 
 #[cfg(test)]

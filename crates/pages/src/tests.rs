@@ -71,6 +71,7 @@ async fn every_response_has_the_security_headers() {
         ("/nodes?sort=nothing", StatusCode::BAD_REQUEST),
         ("/nodes?search=%ff", StatusCode::OK),
         ("/teams", StatusCode::OK),
+        ("/cost", StatusCode::NOT_FOUND),
         ("/layouts", StatusCode::OK),
         ("/layouts/dry-run", StatusCode::OK),
         ("/layouts/dry-run?sort=nothing", StatusCode::BAD_REQUEST),

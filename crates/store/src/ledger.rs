@@ -21,7 +21,7 @@ const MAX_CONNECTIONS: u32 = 4;
 /// Default maximum number of groups in a report.
 const DEFAULT_LIMIT: usize = 1000;
 /// Maximum number of groups in a report.
-const MAX_LIMIT: usize = 10_000;
+pub const MAX_LIMIT: usize = 10_000;
 /// Maximum number of properties by which usage is grouped.
 const MAX_DIMENSIONS: usize = 4;
 const PARAMETERS: &str =

@@ -3,6 +3,7 @@
 use octavo_client::{Client, RequestPath};
 use octavo_fleet::price::Amount;
 use octavo_ledger::Dimension;
+use octavo_ledger::csv::to_csv;
 use octavo_ledger::report::{Cost, CostReport, Usage};
 
 use super::text::{self, Cell};
@@ -11,20 +12,6 @@ use crate::settings::Colors;
 use crate::settings::cost::{CostFormat, CostSettings};
 
 const COLUMNS: [&str; 6] = ["USED h", "IDLE h", "UNALLOCATED h", "TOTAL h", "COST", "IDLE COST"];
-const CSV_COLUMNS: [&str; 11] = [
-    "used_hours",
-    "idle_hours",
-    "unallocated_hours",
-    "unknown_hours",
-    "unpriced_hours",
-    "currency",
-    "used_cost",
-    "idle_cost",
-    "unallocated_cost",
-    "unknown_cost",
-    "total_cost",
-];
-
 /// Runs `octavo cost`.
 pub(super) async fn cost(settings: &CostSettings, colors: Colors) -> Result<Report, CliError> {
     let client = Client::connect(&settings.server).await?;
@@ -35,7 +22,7 @@ pub(super) async fn cost(settings: &CostSettings, colors: Colors) -> Result<Repo
     let output = match settings.output {
         CostFormat::Json => json(&report)?,
         CostFormat::Yaml => yaml(&report)?,
-        CostFormat::Csv => csv(&report),
+        CostFormat::Csv => to_csv(&report),
         CostFormat::Table => table(&report, settings, colors),
     };
     Ok(Report::with_notes(output, &notes(&report), super::Exit::Done))
@@ -98,33 +85,4 @@ fn costs(usage: &Usage, amount: impl Fn(&Cost) -> Amount) -> String {
     let costs: Vec<String> =
         costs.map(|cost| format!("{} {}", amount(cost).in_cents(), cost.currency)).collect();
     if costs.is_empty() { "-".to_owned() } else { costs.join(" + ") }
-}
-
-fn csv(report: &CostReport) -> String {
-    let mut writer = csv::Writer::from_writer(Vec::new());
-    let names = report.by.iter().map(ToString::to_string);
-    let header: Vec<String> = names.chain(CSV_COLUMNS.map(str::to_owned)).collect();
-    let mut rows = vec![header];
-    for item in &report.items {
-        let values = report.by.iter().map(|by| item.group.get(by).cloned().unwrap_or_default());
-        let hours = item.usage.device_hours;
-        let hours =
-            [hours.used, hours.idle, hours.unallocated, hours.unknown, item.usage.unpriced_hours];
-        let first: Vec<String> = values.chain(hours.map(|hours| hours.to_string())).collect();
-        if item.usage.costs.is_empty() {
-            rows.push(first.iter().cloned().chain([const { String::new() }; 6]).collect());
-        }
-        for cost in &item.usage.costs {
-            let amounts = [cost.used, cost.idle, cost.unallocated, cost.unknown, cost.total];
-            let amounts = amounts.iter().map(ToString::to_string);
-            let currency = [cost.currency.to_string()];
-            rows.push(first.iter().cloned().chain(currency).chain(amounts).collect());
-        }
-    }
-    for row in rows {
-        // A vector accepts all writes.
-        let _written = writer.write_record(row);
-    }
-    let bytes = writer.into_inner().unwrap_or_default();
-    String::from_utf8_lossy(&bytes).into_owned()
 }

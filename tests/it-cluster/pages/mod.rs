@@ -3,6 +3,7 @@
 mod availability;
 mod chrome;
 mod compare;
+mod cost;
 mod estimate;
 mod fixture;
 mod keyboard;

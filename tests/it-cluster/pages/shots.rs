@@ -5,6 +5,7 @@ use std::path::Path;
 use serde_json::json;
 
 use super::chrome::{Start, browse};
+use super::cost::{CostSite, cost_site};
 use super::fixture::{Site, inventory};
 use super::layout::{BLOCKERS, blocked_machine, layout_status};
 use super::profiles::follow;
@@ -76,4 +77,33 @@ async fn screenshots_of_all_pages_can_be_taken() {
         }
     })
     .await;
+}
+
+#[tokio::test]
+async fn screenshots_of_the_cost_page_can_be_taken() {
+    let directory = std::env::var_os("OCTAVO_SCREENSHOTS");
+    let CostSite { site, path, .. } = &cost_site().await;
+    let narrow = Start { narrow: true, ..Start::default() };
+    for (start, shots) in
+        [(Start::default(), &["light", "dark"][..]), (narrow, &["narrow-light", "narrow-dark"][..])]
+    {
+        browse(&site.url, start, async |page| {
+            for shot in shots {
+                if !shot.starts_with("narrow") {
+                    page.resize(1500).await;
+                }
+                page.open(path).await;
+                let theme = shot.trim_start_matches("narrow-");
+                page.click(&format!(".theme button[value={theme}]")).await;
+                page.until(".live", &["Live"]).await;
+                let picture = page.screenshot().await;
+                assert!(picture.len() > 10_000, "an empty picture");
+                if let Some(directory) = &directory {
+                    let file = format!("cost-{shot}.png");
+                    std::fs::write(Path::new(directory).join(file), picture).unwrap();
+                }
+            }
+        })
+        .await;
+    }
 }

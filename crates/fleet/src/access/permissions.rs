@@ -62,6 +62,8 @@ pub const ROUTE_RULES: &[RouteRule] = &[
     read("/nodes", RoutePermission::Overview),
     read("/nodes/{name}", RoutePermission::Node),
     read("/teams", RoutePermission::Usage),
+    read("/cost", RoutePermission::Usage),
+    read("/cost.csv", RoutePermission::Usage),
     read("/availability", RoutePermission::Types),
     read("/map", NODES),
     read("/layouts", NODES),

@@ -24,6 +24,8 @@ fn each_path_has_its_access_review() {
         ("/nodes/", "list acceleratortypes.octavo.dev"),
         ("/nodes/gpu-07", "get nodes.octavo.dev gpu-07"),
         ("/teams", "list usage.octavo.dev"),
+        ("/cost", "list usage.octavo.dev"),
+        ("/cost.csv", "list usage.octavo.dev"),
         ("/api/v1/types", "list acceleratortypes.octavo.dev"),
         ("/api/v1/nodes", "list nodes.octavo.dev"),
         ("/api/v1/nodes/gpu-07", "get nodes.octavo.dev gpu-07"),
@@ -36,7 +38,7 @@ fn each_path_has_its_access_review() {
     ] {
         assert_eq!(review_of(path, None), question, "{path}");
     }
-    for path in ["/api/v1/usage", "/teams"] {
+    for path in ["/api/v1/usage", "/teams", "/cost", "/cost.csv"] {
         let team = review_of(path, Some("team-a"));
         assert_eq!(team, "list usage.octavo.dev in namespace team-a");
         for none in ["", "A", "a.b", "*", "a/b"] {

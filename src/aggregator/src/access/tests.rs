@@ -201,6 +201,9 @@ const ROWS: &[(&str, &str, u16)] = &[
     ("/api/v1/usage?namespace=a", "list usage.octavo.dev in namespace a", 200),
     ("/teams", "list usage.octavo.dev", 200),
     ("/teams?namespace=a", "list usage.octavo.dev in namespace a", 200),
+    ("/cost", "list usage.octavo.dev", 404),
+    ("/cost?namespace=a", "list usage.octavo.dev in namespace a", 404),
+    ("/cost.csv?namespace=a", "list usage.octavo.dev in namespace a", 404),
 ];
 
 #[tokio::test]

@@ -90,6 +90,7 @@ async fn cluster_name_is_in_the_header_and_the_title_of_every_page() {
         "/map",
         "/availability",
         "/teams",
+        "/cost",
         "/search?q=a",
     ];
     for path in paths.into_iter().chain(["/profiles", "/compare", "/objectives", "/elsewhere"]) {

@@ -1,0 +1,273 @@
+//! Rows and totals of the page of cost.
+
+use jiff::ToSpan;
+use jiff::civil::Date;
+use octavo_fleet::availability::UnitType;
+use octavo_fleet::price::Amount;
+use octavo_ledger::Dimension;
+use octavo_ledger::report::{Cost, CostItem, Hours, Usage};
+use octavo_model::text::join;
+
+use super::request::CostRequest;
+use crate::badges::{printable, product_name};
+use crate::bar::{Bar, Segment};
+
+/// Height of the bar of a row, in pixels.
+const BAR_HEIGHT: u32 = 10;
+/// Height of the bar of all usage, in pixels.
+const TOTAL_BAR_HEIGHT: u32 = 16;
+
+/// State of device hours as it is drawn: CSS class, fill pattern, word.
+pub(super) type StateStyle = (&'static str, Option<&'static str>, &'static str);
+
+/// Row of a group.
+#[derive(Debug)]
+pub(super) struct CostRow {
+    pub(super) id: String,
+    pub(super) name: String,
+    /// Explanation or canonical name; empty if there is none.
+    pub(super) note: String,
+    /// Link to the parts of the group.
+    pub(super) href: Option<String>,
+    pub(super) bar: Bar,
+    pub(super) total: String,
+    pub(super) used: String,
+    pub(super) idle: String,
+    pub(super) unallocated: String,
+    pub(super) utilization: String,
+    pub(super) cost: String,
+    pub(super) idle_cost: String,
+}
+
+/// Workload with idle allocations.
+#[derive(Debug)]
+pub(super) struct IdleWorkload {
+    pub(super) name: String,
+    pub(super) href: String,
+    pub(super) idle: String,
+    /// Share of its device hours.
+    pub(super) share: String,
+    pub(super) cost: String,
+}
+
+/// Usage of all groups.
+#[derive(Debug)]
+pub(super) struct Totals {
+    /// Cost in each currency: amount and currency.
+    pub(super) costs: Vec<(String, String)>,
+    pub(super) idle_cost: String,
+    pub(super) hours: String,
+    pub(super) bar: Bar,
+    pub(super) states: Vec<StateTotal>,
+}
+
+/// Device hours in a state.
+#[derive(Debug)]
+pub(super) struct StateTotal {
+    pub(super) style: StateStyle,
+    pub(super) hours: String,
+    pub(super) share: String,
+}
+
+/// Device hours by state, as they are drawn.
+pub(super) fn states(hours: &Hours) -> [(StateStyle, f64); 4] {
+    [
+        (("in-use", None, "used"), hours.used),
+        (("idle-hours", Some("idle-lines"), "idle"), hours.idle),
+        (("free", None, "unallocated"), hours.unallocated),
+        (("unknown", None, "unknown"), hours.unknown),
+    ]
+}
+
+/// Formats hours with a decimal and a comma between thousands: `1,234.5`.
+pub(super) fn hours(hours: f64) -> String {
+    let text = format!("{hours:.1}");
+    let (whole, rest) = text.split_at(text.find('.').unwrap_or(text.len()));
+    let digits: Vec<char> = whole.chars().collect();
+    let groups = digits.rchunks(3).rev().map(|group| group.iter().collect::<String>());
+    if hours > 0.0 && text == "0.0" {
+        return "< 0.1".to_owned();
+    }
+    format!("{}{rest}", join(groups, ","))
+}
+
+/// Share in percent: `12 %`.
+fn share(part: f64, whole: f64) -> String {
+    if whole <= 0.0 {
+        return "0 %".to_owned();
+    }
+    let percent = part / whole * 100.0;
+    if percent > 0.0 && percent < 1.0 { "< 1 %".to_owned() } else { format!("{percent:.0} %") }
+}
+
+/// Costs in all currencies; `-` without a price.
+pub(super) fn costs(usage: &Usage, amount: impl Fn(&Cost) -> Amount) -> String {
+    let costs = usage.costs.iter();
+    let text =
+        join(costs.map(|cost| format!("{} {}", amount(cost).in_cents(), cost.currency)), " + ");
+    if text.is_empty() { "-".to_owned() } else { text }
+}
+
+/// Bar of device hours by state.
+fn bar(of: &Hours, height: u32) -> Bar {
+    let mut before = 0.0;
+    let mut segments = Vec::new();
+    let mut words = Vec::new();
+    for ((kind, fill, word), part) in states(of) {
+        if part > 0.0 && of.total > 0.0 {
+            let width = part / of.total * 100.0;
+            let segment = Segment {
+                kind,
+                fill,
+                x: format!("{before:.2}"),
+                width: format!("{:.2}", (width - 0.4).max(0.1)),
+            };
+            segments.push(segment);
+            before += width;
+            words.push(format!("{} {word}", share(part, of.total)));
+        }
+    }
+    Bar { label: join(words, ", "), height, segments }
+}
+
+impl CostRow {
+    pub(super) fn new(number: usize, item: &CostItem, request: &CostRequest) -> Self {
+        let usage = &item.usage;
+        let by = &request.query.usage.by;
+        let (name, note) = match by.as_slice() {
+            [one] => name(*one, item.group.get(one).map(String::as_str)),
+            _ => {
+                let values =
+                    by.iter().map(|one| name(*one, item.group.get(one).map(String::as_str)));
+                (join(values.map(|(name, _)| name), ", "), String::new())
+            }
+        };
+        let hours_of = &usage.device_hours;
+        Self {
+            id: format!("cost-{number}"),
+            name,
+            note,
+            href: drill_down(item, request),
+            bar: bar(hours_of, BAR_HEIGHT),
+            total: hours(hours_of.total),
+            used: hours(hours_of.used),
+            idle: hours(hours_of.idle),
+            unallocated: hours(hours_of.unallocated),
+            utilization: usage
+                .utilization_percent
+                .map_or_else(|| "-".to_owned(), |percent| format!("{percent:.0} %")),
+            cost: costs(usage, |cost| cost.total),
+            idle_cost: costs(usage, |cost| cost.idle),
+        }
+    }
+}
+
+/// Name of a group, and a note on it.
+fn name(dimension: Dimension, value: Option<&str>) -> (String, String) {
+    match (dimension, value) {
+        (Dimension::Type, Some(value)) => {
+            let known = value.parse().map(|name| product_name(&UnitType::Known(name)));
+            match known {
+                Ok(product) => (product, value.to_owned()),
+                Err(_) => (printable(value), String::new()),
+            }
+        }
+        (_, Some(value)) => (printable(value), String::new()),
+        (Dimension::Type, None) => ("Unknown type".to_owned(), String::new()),
+        (Dimension::Team, None) => {
+            ("No team".to_owned(), "pods without a team, and hours without a pod".to_owned())
+        }
+        (Dimension::Profile, None) => ("No profile".to_owned(), String::new()),
+        (_, None) => ("No pod".to_owned(), "unallocated or unknown".to_owned()),
+    }
+}
+
+/// Address of the parts of a group: the workloads of a namespace, the days of a workload. Groups without the property, and
+/// combinations of properties, have none.
+fn drill_down(item: &CostItem, request: &CostRequest) -> Option<String> {
+    let [one] = request.query.usage.by.as_slice() else {
+        return None;
+    };
+    let value = item.group.get(one)?.as_str();
+    let property = one.to_string();
+    Some(match one {
+        Dimension::Namespace | Dimension::Team | Dimension::Node => {
+            request.link(&[(&property, value), ("by", "workload")])
+        }
+        Dimension::Type | Dimension::Profile | Dimension::Method => {
+            request.link(&[(&property, value), ("by", "namespace")])
+        }
+        Dimension::Workload => workload_link(value, request),
+        Dimension::Pod => request.link(&[(&property, value), ("by", "day")]),
+        Dimension::Day => {
+            let day: Date = value.parse().ok()?;
+            let next = day.saturating_add(1.day()).to_string();
+            let by = if request.has_filter(Dimension::Workload) { "pod" } else { "workload" };
+            request.link(&[("from", value), ("until", &next), ("by", by)])
+        }
+    })
+}
+
+fn workload_link(workload: &str, request: &CostRequest) -> String {
+    let namespace = workload.split('/').next().unwrap_or_default();
+    request.link(&[("namespace", namespace), ("workload", workload), ("by", "day")])
+}
+
+impl IdleWorkload {
+    /// Row of a workload; `None` if the group has none.
+    pub(super) fn new(item: &CostItem, request: &CostRequest) -> Option<Self> {
+        let workload = item.group.get(&Dimension::Workload)?;
+        let of = &item.usage.device_hours;
+        Some(Self {
+            name: printable(workload),
+            href: workload_link(workload, request),
+            idle: hours(of.idle),
+            share: share(of.idle, of.total),
+            cost: costs(&item.usage, |cost| cost.idle),
+        })
+    }
+}
+
+impl Totals {
+    pub(super) fn new(usage: &Usage) -> Self {
+        let of = &usage.device_hours;
+        let costs_of = usage.costs.iter();
+        Self {
+            costs: costs_of
+                .map(|cost| (cost.total.in_cents(), cost.currency.to_string()))
+                .collect(),
+            idle_cost: costs(usage, |cost| cost.idle),
+            hours: hours(of.total),
+            bar: bar(of, TOTAL_BAR_HEIGHT),
+            states: states(of)
+                .map(|(style, part)| StateTotal {
+                    style,
+                    hours: hours(part),
+                    share: share(part, of.total),
+                })
+                .into(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hours_and_shares_are_short_and_never_round_something_to_nothing() {
+        for (value, text) in [
+            (0.0, "0.0"),
+            (0.01, "< 0.1"),
+            (12.34, "12.3"),
+            (999.96, "1,000.0"),
+            (1_234_567.8, "1,234,567.8"),
+        ] {
+            assert_eq!(hours(value), text);
+        }
+        assert_eq!(share(0.0, 10.0), "0 %");
+        assert_eq!(share(0.01, 10.0), "< 1 %");
+        assert_eq!(share(1.0, 0.0), "0 %");
+        assert_eq!(share(2.5, 10.0), "25 %");
+    }
+}
