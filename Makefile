@@ -13,7 +13,7 @@ export DEMO_SECONDS
 export TRY_SECONDS
 
 .DEFAULT_GOAL := help
-.PHONY: help demo try try-down quick test setup fmt lint unit rustdoc docs man golden screenshots recording bench fuzz crash-sweep e2e cluster-up cluster-down image release house clean
+.PHONY: help demo try try-down quick test setup fmt lint unit rustdoc docs man golden screenshots recording bench fuzz crash-sweep focus-validate e2e cluster-up cluster-down image release house clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -79,6 +79,9 @@ crash-sweep: setup ## kill agent and command at every call, truncate their files
 	export OCTAVO_CRASH_SWEEP=full TMPDIR="$$(test -w /dev/shm && echo /dev/shm || echo "$${TMPDIR:-/tmp}")" && \
 	  $(CARGO) test --locked --test it -- crash:: --nocapture --test-threads=1 && \
 	  $(CARGO) test --locked --test it-cluster -- crashes::i3 sequences::i3 --nocapture --test-threads=1
+
+focus-validate: ## validate the expected FOCUS export with the FinOps validator; needs python3.12
+	@hack/focus-validate.sh
 
 e2e: setup ## run only the tests with an API server, nodes, a browser or images
 	$(CARGO) test --locked --test it-cluster

@@ -1,5 +1,6 @@
 //! Usage ledger: the shipped agent and aggregator, with SQLite and a PostgreSQL server.
 
+mod focus;
 mod postgres;
 
 use std::fs;
@@ -174,6 +175,7 @@ async fn life(ledger: &str, files: TempDir) {
         );
         is_conserved(&report["total"]);
     }
+    focus::is_conserved(&site).await;
     let uid = uid("train");
     assert!(!end.to_string().contains(&uid), "reports do not name UIDs");
 }
@@ -209,6 +211,7 @@ async fn aggregator_serves_while_the_ledger_cannot_be_opened() {
     assert_eq!(answer.status, 503, "{}", answer.body);
     assert!(!Path::new("/proc/nowhere").exists());
     assert_eq!(api.get("/api/v1/nodes").await.status, 200);
+    focus::errors_name_the_parameter(&api).await;
     for (parameters, text) in [
         ("by=planet", "up to four of namespace, team"),
         ("from=yesterday", "a date such as 2026-11-01"),

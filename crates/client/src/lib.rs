@@ -5,6 +5,7 @@
 //! connector.rs   connections: to an address, or through the API server to the aggregator's pod
 //! url.rs         paths and parameters, percent-encoded
 //! error.rs       errors, and advice about each
+//! download.rs    files, part by part
 //! events.rs      the stream of changes
 //! event_feed.rs  the same, reconnected after failures
 //! nodes.rs       lists of nodes, from all pages
@@ -15,6 +16,7 @@
 //! address has moved, and following it would send the token to an unverified place.
 
 mod connector;
+mod download;
 mod error;
 mod event_feed;
 mod events;
@@ -48,6 +50,7 @@ use serde::de::DeserializeOwned;
 use tokio::time::timeout;
 
 use self::connector::Connector;
+pub use self::download::Download;
 pub use self::error::{ClientError, RequestError};
 pub use self::event_feed::{EventFeed, FeedItem};
 pub use self::events::{EventStream, Events};
@@ -175,6 +178,18 @@ impl Client {
         let result = result.unwrap_or(Err(RequestError::TimedOut(self.timeout)));
         let response = result.map_err(|source| self.failed(target, source))?;
         Ok(Events::new(response.into_body()))
+    }
+
+    /// Requests a file of this media type, whose size is not limited.
+    pub async fn download(
+        &self,
+        target: &RequestPath,
+        media_type: &'static str,
+    ) -> Result<Download<'_>, ClientError> {
+        let result = timeout(self.timeout, self.ask(target, media_type, None)).await;
+        let result = result.unwrap_or(Err(RequestError::TimedOut(self.timeout)));
+        let response = result.map_err(|source| self.failed(target, source))?;
+        Ok(Download { client: self, target: target.clone(), body: response.into_body() })
     }
 
     /// Adds the requested URL to an error.

@@ -165,6 +165,15 @@ impl Amount {
         (whole(low.0), whole(high.0))
     }
 
+    /// No money.
+    pub const ZERO: Self = Self(Decimal::ZERO);
+
+    /// Multiplies the amount by a quantity, without rounding; `None` if the quantity is negative or the product is too large.
+    pub fn checked_mul(self, quantity: Decimal) -> Option<Self> {
+        let product = self.0.checked_mul(quantity)?.normalize();
+        (!product.is_sign_negative()).then_some(Self(product))
+    }
+
     /// Multiplies the amount by `count`.
     #[must_use]
     pub fn times(self, count: u32) -> Self {

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!  usage of a node --parts--> parts of each device --Recorder--> intervals --database--> sums --report--> device hours, cost
+//!                                                                                        \--focus---> FOCUS rows
 //! ```
 //!
 //! Pure: time is an argument. An interval is a part of a device that had one holder for a while. At every second that the ledger
@@ -10,6 +11,7 @@
 
 pub mod csv;
 mod device;
+pub mod focus;
 mod interval;
 mod part;
 mod parts;

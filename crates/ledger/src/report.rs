@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use octavo_fleet::price::{Amount, Currency, ExactCost, PriceBook};
+use octavo_fleet::price::{Amount, Currency, ExactCost, PriceBook, UnitPrice};
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 use utoipa::ToSchema;
@@ -149,10 +149,7 @@ pub fn report(
     let mut groups: BTreeMap<Vec<Option<String>>, Sums> = BTreeMap::new();
     let mut total = Sums::default();
     for sum in sums {
-        let price = prices.zip(sum.price_key.as_ref()).and_then(|(prices, key)| {
-            let start = sum.period.checked_sub(1).and_then(|at| query.price_changes.get(at));
-            prices.price(key, *start.unwrap_or(&query.from))
-        });
+        let price = price_of(query, &sum, prices);
         let price = price.map(|price| (price.currency, price.per_hour));
         total.add(&sum, price.as_ref());
         groups.entry(sum.values.clone()).or_default().add(&sum, price.as_ref());
@@ -179,6 +176,16 @@ pub fn report(
         total: total.usage(),
         notes: Vec::new(),
     }
+}
+
+/// The price of usage.
+pub(crate) fn price_of(
+    query: &UsageQuery,
+    sum: &UsageSum,
+    prices: Option<&PriceBook>,
+) -> Option<UnitPrice> {
+    let start = sum.period.checked_sub(1).and_then(|at| query.price_changes.get(at));
+    prices?.price(sum.price_key.as_ref()?, *start.unwrap_or(&query.from))
 }
 
 impl Sums {

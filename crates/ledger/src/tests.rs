@@ -1,4 +1,5 @@
 //! Tests of the crate.
 
 mod conservation;
+mod focus;
 mod rules;

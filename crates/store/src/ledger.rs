@@ -1,5 +1,7 @@
 //! Reports of usage and cost from the ledger, for readers.
 
+mod focus;
+
 use std::sync::Arc;
 
 use jiff::civil::Date;
@@ -8,11 +10,12 @@ use jiff::{Timestamp, ToSpan};
 use octavo_database::{Database, DatabaseError, DatabaseUrl};
 use octavo_fleet::price::{PriceBook, parse_time};
 use octavo_ledger::report::{CostReport, price_changes, report};
-use octavo_ledger::{Dimension, UsageQuery, UsageState};
+use octavo_ledger::{Dimension, UsageQuery, UsageState, UsageSum};
 use strum::VariantArray;
 use thiserror::Error;
 use tokio::sync::OnceCell;
 
+pub use self::focus::FocusQuery;
 use crate::query::QueryError;
 use crate::query::parse::set_each;
 
@@ -69,17 +72,24 @@ impl LedgerReader {
         query: &CostQuery,
         prices: Option<&PriceBook>,
     ) -> Result<CostReport, LedgerError> {
-        let database =
-            self.database.get_or_try_init(|| Database::open(&self.url, MAX_CONNECTIONS)).await?;
+        let database = self.database().await?;
         let usage = &query.usage;
         let changes = prices.map(|prices| price_changes(prices, usage.from, usage.until));
         let usage = UsageQuery { price_changes: changes.unwrap_or_default(), ..usage.clone() };
-        let sums = database.usage(&usage).await?;
-        let sums = sums.ok_or(LedgerError::TooManyGroups(octavo_database::MAX_SUMS))?;
+        let sums = self.sums(&usage).await?;
         let begins = database.first_day().await?.map(|day| day.date().to_string());
         let mut report = report(&usage, sums, prices, query.limit);
         report.notes = notes(&report, prices.is_some());
         Ok(CostReport { begins, ..report })
+    }
+
+    async fn database(&self) -> Result<&Database, DatabaseError> {
+        self.database.get_or_try_init(|| Database::open(&self.url, MAX_CONNECTIONS)).await
+    }
+
+    async fn sums(&self, usage: &UsageQuery) -> Result<Vec<UsageSum>, LedgerError> {
+        let sums = self.database().await?.usage(usage).await?;
+        sums.ok_or(LedgerError::TooManyGroups(octavo_database::MAX_SUMS))
     }
 }
 

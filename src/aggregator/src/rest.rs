@@ -11,6 +11,7 @@ mod cost;
 mod creation;
 mod estimates;
 mod events;
+mod focus;
 mod matching;
 pub mod metrics;
 mod nodes;
@@ -115,6 +116,7 @@ pub fn router(context: ApiContext) -> Router {
         .routes(routes!(profile_events::follow_profiles))
         .routes(routes!(usage::summary))
         .routes(routes!(cost::cost))
+        .routes(routes!(focus::focus))
         .routes(routes!(series::series))
         .routes(routes!(events::follow))
         .routes(routes!(openapi::document))

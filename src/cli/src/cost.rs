@@ -6,6 +6,7 @@ use octavo_ledger::Dimension;
 use octavo_ledger::csv::to_csv;
 use octavo_ledger::report::{Cost, CostReport, Usage};
 
+use super::output::{self, OutputState};
 use super::text::{self, Cell};
 use super::{CliError, Report, json, yaml};
 use crate::settings::Colors;
@@ -16,6 +17,9 @@ const COLUMNS: [&str; 6] = ["USED h", "IDLE h", "UNALLOCATED h", "TOTAL h", "COS
 pub(super) async fn cost(settings: &CostSettings, colors: Colors) -> Result<Report, CliError> {
     let client = Client::connect(&settings.server).await?;
     let parameters = settings.parameters();
+    if settings.output == CostFormat::Focus {
+        return focus(&client, &parameters).await;
+    }
     let target = RequestPath::new("/api/v1/cost")
         .with(parameters.iter().map(|(name, value)| (*name, value.as_str())));
     let report: CostReport = client.get(&target).await?;
@@ -23,9 +27,28 @@ pub(super) async fn cost(settings: &CostSettings, colors: Colors) -> Result<Repo
         CostFormat::Json => json(&report)?,
         CostFormat::Yaml => yaml(&report)?,
         CostFormat::Csv => to_csv(&report),
-        CostFormat::Table => table(&report, settings, colors),
+        CostFormat::Table | CostFormat::Focus => table(&report, settings, colors),
     };
     Ok(Report::with_notes(output, &notes(&report), super::Exit::Done))
+}
+
+/// Prints the export line by line as it arrives. The aggregator rejects filters, because their costs would not add up to those of
+/// the devices.
+async fn focus(client: &Client, parameters: &[(&str, String)]) -> Result<Report, CliError> {
+    let given = parameters.iter().filter(|(name, _)| !matches!(*name, "by" | "limit"));
+    let target = RequestPath::new("/api/v1/cost/focus")
+        .with(given.map(|(name, value)| (*name, value.as_str())));
+    let mut download = client.download(&target, "text/csv").await?;
+    let mut rest = Vec::new();
+    while let Some(part) = download.next().await? {
+        rest.extend_from_slice(&part);
+        let end = rest.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at.saturating_add(1));
+        let lines: Vec<u8> = rest.drain(..end).collect();
+        if output::out(&String::from_utf8_lossy(&lines))? == OutputState::Closed {
+            return Ok(Report::default());
+        }
+    }
+    Ok(Report { output: String::from_utf8_lossy(&rest).into_owned(), ..Report::default() })
 }
 
 fn notes(report: &CostReport) -> Vec<String> {

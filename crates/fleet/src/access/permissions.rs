@@ -112,6 +112,7 @@ pub const ROUTE_RULES: &[RouteRule] = &[
     read("/api/v1/cluster-nodes", NODES),
     read("/api/v1/usage", RoutePermission::Usage),
     read("/api/v1/cost", RoutePermission::Usage),
+    read("/api/v1/cost/focus", RoutePermission::Usage),
     read("/api/v1/usage/summary", RoutePermission::All(Verb::List, Resource::Usage)),
 ];
 

@@ -6,7 +6,7 @@ use octavo_access::visibility::ReaderVisibility;
 use octavo_fleet::access::{AccessReview, Resource, Verb};
 use octavo_fleet::problem::Problem;
 use octavo_ledger::report::CostReport;
-use octavo_store::ledger::{CostQuery, LedgerError};
+use octavo_store::ledger::{CostQuery, LedgerError, LedgerReader};
 use octavo_toolkit::error::chain;
 
 use super::Api;
@@ -49,10 +49,7 @@ pub(super) async fn cost(
 ) -> Result<Json<CostReport>, ApiError> {
     let clock = api.view.clock();
     let query = CostQuery::parse(pairs, clock.wall(clock.now()))?;
-    let Some(ledger) = api.view.ledger() else {
-        let detail = "the aggregator has no usage ledger; start it with --ledger";
-        return Err(ApiError::new(ProblemKind::NoLedger, detail));
-    };
+    let ledger = ledger(&api)?;
     if query.names_nodes() && !visibility.nodes {
         let nodes = AccessReview::all(Verb::List, Resource::Nodes);
         let detail = format!("usage by node requires the permission to {nodes}");
@@ -60,12 +57,27 @@ pub(super) async fn cost(
     }
     let prices = api.view.prices();
     let book = prices.prices.as_ref().map(|prices| &**prices.book());
-    let mut report = ledger.report(&query, book).await.map_err(|error| match &error {
-        LedgerError::TooManyGroups(_) => {
-            ApiError::new(ProblemKind::InvalidParameter, error.to_string()).with_parameter("by")
-        }
-        LedgerError::Database(_) => ApiError::new(ProblemKind::LedgerUnavailable, chain(&error)),
-    })?;
+    let report = ledger.report(&query, book).await;
+    let mut report = report.map_err(|error| ledger_error(&error, "by"))?;
     report.notes.extend(prices.notice);
     Ok(Json(report))
+}
+
+/// The ledger, if the aggregator has one.
+pub(super) fn ledger(api: &Api) -> Result<&LedgerReader, ApiError> {
+    api.view.ledger().ok_or_else(|| {
+        let detail = "the aggregator has no usage ledger; start it with --ledger";
+        ApiError::new(ProblemKind::NoLedger, detail)
+    })
+}
+
+/// The answer if the ledger cannot be read; `parameter` decides the number of groups.
+pub(super) fn ledger_error(error: &LedgerError, parameter: &str) -> ApiError {
+    match error {
+        LedgerError::TooManyGroups(_) => {
+            let answer = ApiError::new(ProblemKind::InvalidParameter, error.to_string());
+            answer.with_parameter(parameter)
+        }
+        LedgerError::Database(_) => ApiError::new(ProblemKind::LedgerUnavailable, chain(error)),
+    }
 }

@@ -1,7 +1,8 @@
 //! Settings of `octavo cost`.
 
 use clap::{ArgAction, Args, ValueEnum};
-use jiff::civil::Date;
+use jiff::civil::{Date, Time};
+use jiff::tz::TimeZone;
 use jiff::{Timestamp, ToSpan};
 use octavo_client::ServerSettings;
 use octavo_fleet::price::parse_time;
@@ -96,6 +97,8 @@ pub enum CostFormat {
     Json,
     /// The aggregator's document as YAML
     Yaml,
+    /// FOCUS dataset (CSV) by day, node and pod; only with --month, or --from and --until
+    Focus,
 }
 
 /// A month in UTC.
@@ -118,8 +121,8 @@ impl CostSettings {
         let until = self.month.map(end);
         let all = [
             ("by", Some(by.join(","))),
-            ("from", from.or_else(|| self.from.map(|time| time.to_string()))),
-            ("until", until.or_else(|| self.until.map(|time| time.to_string()))),
+            ("from", from.or_else(|| self.from.map(|time| self.time(time)))),
+            ("until", until.or_else(|| self.until.map(|time| self.time(time)))),
             ("namespace", self.namespace.clone()),
             ("team", self.team.clone()),
             ("type", self.type_name.clone()),
@@ -128,5 +131,16 @@ impl CostSettings {
             ("limit", Some(self.limit.to_string())),
         ];
         all.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
+    }
+
+    /// Text of a time in the request. A FOCUS export is of whole days.
+    fn time(&self, time: Timestamp) -> String {
+        let zoned = time.to_zoned(TimeZone::UTC);
+        let is_day = zoned.time() == Time::midnight();
+        if is_day && self.output == CostFormat::Focus {
+            zoned.date().to_string()
+        } else {
+            time.to_string()
+        }
     }
 }
