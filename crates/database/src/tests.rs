@@ -264,6 +264,39 @@ fn price_changes_divide_the_sums() {
 }
 
 #[test]
+fn full_disk_loses_nothing() {
+    let directory = TempDir::new().unwrap();
+    runtime().block_on(async {
+        let (mut writer, _) = LedgerWriter::open(&url(&directory)).await.unwrap();
+        three_days(&mut writer).await;
+        let pool = writer.database().pool.clone();
+        let limit = async |pages: &str| {
+            let statement = format!("PRAGMA max_page_count = {pages}");
+            sqlx::query(sqlx::AssertSqlSafe(statement)).execute(&pool).await.unwrap();
+        };
+        // SQLite reports the limit with the same error as a full disk.
+        limit("1").await;
+        let mut recorder = Recorder::default();
+        let number = 1;
+        let node = device(number).node;
+        for step in 0..400_u32 {
+            let holders: Vec<u32> = (0..8).map(|holder| holder + step * 8).collect();
+            let at = START + i64::from(step) * 60;
+            recorder.observe(&node, at, 60, vec![state(number, &holders)]);
+        }
+        let changed = recorder.take_changed();
+        let error = writer.write(&changed).await.unwrap_err();
+        assert_eq!(error.to_string(), "cannot write the ledger");
+        recorder.put_back(changed);
+        limit("1000000").await;
+        writer.write(&recorder.take_changed()).await.unwrap();
+        let usage = writer.database().usage(&query(START, START + DAY, &[Dimension::Type])).await;
+        let total: i64 = usage.unwrap().unwrap().iter().map(|sum| sum.ppm_seconds).sum();
+        assert_eq!(total, (DAY + 399 * 60) * i64::from(PPM));
+    });
+}
+
+#[test]
 fn second_writer_is_an_error_that_names_the_cause() {
     let directory = TempDir::new().unwrap();
     runtime().block_on(async {

@@ -118,6 +118,7 @@ impl LedgerWriter {
     pub async fn delete_before(&mut self, details: Day, sums: Day) -> Result<(), DatabaseError> {
         let delete = async {
             let mut transaction = self.database.pool.begin().await?;
+            let mut deleted = 0_u64;
             for (statement, day) in [
                 (
                     "DELETE FROM ledger_interval WHERE day < $1 \
@@ -127,18 +128,22 @@ impl LedgerWriter {
                 ("DELETE FROM ledger_day WHERE day < $1", sums),
                 ("DELETE FROM ledger_interval WHERE day < $1", sums),
                 ("DELETE FROM ledger_closed_day WHERE day < $1", sums),
-                (
-                    "DELETE FROM ledger_holder WHERE id < (SELECT COALESCE(MIN(holder), 0) \
-                     FROM ledger_interval) AND $1 > 0",
-                    details,
-                ),
             ] {
                 let statement = sqlx::query(statement).bind(i64::from(day.0));
-                statement.execute(&mut *transaction).await?;
+                let done = statement.execute(&mut *transaction).await?;
+                deleted = deleted.saturating_add(done.rows_affected());
+            }
+            if deleted > 0 {
+                let unused = "DELETE FROM ledger_holder WHERE id NOT IN \
+                     (SELECT holder FROM ledger_interval WHERE holder IS NOT NULL)";
+                sqlx::query(unused).execute(&mut *transaction).await?;
             }
             transaction.commit().await
         };
-        delete.await.map_err(DatabaseError::write)
+        delete.await.map_err(DatabaseError::write)?;
+        // A deleted holder must not be referred to again.
+        self.ids.holders.clear();
+        Ok(())
     }
 
     /// The database.

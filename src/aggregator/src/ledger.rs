@@ -80,12 +80,7 @@ impl LedgerRecorder {
             recording = self.open() => recording,
             _stopped = stop.wait_for(|stopped| *stopped) => return,
         };
-        tokio::select! {
-            () = recording.run() => {}
-            _stopped = stop.wait_for(|stopped| *stopped) => {}
-        }
-        recording.observe_all().await;
-        recording.write().await;
+        recording.run(stop).await;
     }
 
     /// Opens the database, and tries again until it succeeds.
@@ -131,13 +126,16 @@ impl<'a> Recording<'a> {
         }
     }
 
-    /// Runs forever. Dropping it at any point loses no written usage.
-    async fn run(&mut self) {
+    /// Runs until `stop`. A write is never cancelled, because its intervals are no longer in the recorder.
+    async fn run(&mut self, mut stop: watch::Receiver<bool>) {
         let mut scans = interval(SCAN_INTERVAL.min(self.task.settings.ledger_write_interval));
         scans.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut written = Instant::now();
         loop {
-            scans.tick().await;
+            tokio::select! {
+                _at = scans.tick() => {}
+                _stopped = stop.wait_for(|stopped| *stopped) => break,
+            }
             if written.elapsed() < self.task.settings.ledger_write_interval {
                 self.observe_changed().await;
                 continue;
@@ -147,6 +145,8 @@ impl<'a> Recording<'a> {
             self.maintain().await;
             written = Instant::now();
         }
+        self.observe_all().await;
+        self.write().await;
     }
 
     /// Records the nodes whose reports have changed.
