@@ -95,6 +95,7 @@ pub(crate) const CHART: &[ManifestRequest] = &[
             DaemonSet octavo-agent: volume driver.hostPath.path=/opt/driver
             DaemonSet octavo-agent: volume driver.hostPath.type=Directory
             DaemonSet octavo-agent: example.com/team=platform
+            Deployment octavo-aggregator: aggregator has OCTAVO_LEDGER secretKeyRef ledger.key=url
             Deployment octavo-aggregator: aggregator mounts files at /etc/octavo/files ro
             Deployment octavo-aggregator: example.com/team=platform
             Deployment octavo-aggregator: imagePullSecrets pull
@@ -111,12 +112,18 @@ pub(crate) const CHART: &[ManifestRequest] = &[
             certificate, no root, user, token, reader, neuron, readers, reviews, test, \
             test user, test by ConfigMap",
     ),
-    requested(
-        "open",
-        "agent, reports, authority, policies, access, aggregator, aggregator user, certificate, \
+    ManifestRequest {
+        name: "open",
+        parts: "agent, reports, authority, policies, access, aggregator, aggregator user, certificate, \
             no root, user, runtime, token, reader, readers, test, test user, \
             test by ConfigMap, HTTPRoute",
-    ),
+        own: "
+            Deployment octavo-aggregator: aggregator mounts ledger at /var/lib/octavo rw
+            Deployment octavo-aggregator: volume ledger.persistentVolumeClaim.claimName=octavo-aggregator-ledger
+            PersistentVolumeClaim octavo-aggregator-ledger: spec.accessModes=ReadWriteOnce
+            PersistentVolumeClaim octavo-aggregator-ledger: spec.resources.requests.storage=20Gi
+            PersistentVolumeClaim octavo-aggregator-ledger: spec.storageClassName=fast",
+    },
     requested(
         "openshift",
         "agent, reports, authority, policies, access, aggregator, certificate, runtime, \
@@ -143,12 +150,15 @@ pub(crate) const CHART: &[ManifestRequest] = &[
         parts: "agent, reports, policies, no root, user",
         own: "DaemonSet octavo-agent: volume aggregator-ca.configMap corporate-ca.optional=true",
     },
-    requested(
-        "web",
-        "agent, reports, authority, policies, access, aggregator, aggregator user, certificate, \
+    ManifestRequest {
+        name: "web",
+        parts: "agent, reports, authority, policies, access, aggregator, aggregator user, certificate, \
             no root, user, runtime, token, reader, readers, reviews, test, test user, \
             test by ConfigMap, proxy, HTTPRoute, Ingress and Route",
-    ),
+        own: "
+            Deployment octavo-aggregator: aggregator mounts ledger at /var/lib/octavo rw
+            Deployment octavo-aggregator: volume ledger.persistentVolumeClaim.claimName=ledger",
+    },
 ];
 
 /// The parts of the list, by name.
