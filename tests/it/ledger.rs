@@ -177,8 +177,8 @@ async fn life(ledger: &str, files: TempDir) {
     }
     focus::is_conserved(&site).await;
     let metrics = api.get("/metrics").await.body;
-    let size = metrics.lines().find(|line| line.starts_with("octavo_ledger_size_bytes"));
-    assert!(size.is_some_and(|line| !line.ends_with(" 0")), "days are not closed: {metrics}");
+    let bytes = metrics.lines().find(|line| line.starts_with("octavo_ledger_size_bytes"));
+    assert!(bytes.is_some_and(|line| !line.ends_with(" 0")), "days are not closed: {metrics}");
     let uid = uid("train");
     assert!(!end.to_string().contains(&uid), "reports do not name UIDs");
 }

@@ -1,5 +1,7 @@
 //! Errors of the database.
 
+use std::time::Duration;
+
 use thiserror::Error;
 
 /// A URL that names no supported database.
@@ -28,9 +30,12 @@ pub enum DatabaseError {
         /// The cause.
         source: sqlx::Error,
     },
-    /// Another program wrote to it since it was opened.
+    /// The database did not respond in time.
+    #[error("the ledger did not respond within {0:?}")]
+    Timeout(Duration),
+    /// Another program has opened it for writing since.
     #[error("another program writes to the ledger: only one aggregator may use it with --ledger")]
-    OtherWriter(#[source] sqlx::Error),
+    OtherWriter,
 }
 
 impl DatabaseError {
@@ -39,12 +44,6 @@ impl DatabaseError {
     }
 
     pub(crate) fn write(source: sqlx::Error) -> Self {
-        let is_duplicate =
-            source.as_database_error().is_some_and(|error| error.is_unique_violation());
-        if is_duplicate {
-            Self::OtherWriter(source)
-        } else {
-            Self::Statement { action: "write", source }
-        }
+        Self::Statement { action: "write", source }
     }
 }

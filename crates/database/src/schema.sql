@@ -1,3 +1,9 @@
+-- The program that may write: each transaction checks that no other program has opened the ledger since.
+CREATE TABLE IF NOT EXISTS ledger_writer (
+  id BIGINT NOT NULL PRIMARY KEY,
+  token TEXT NOT NULL
+);
+
 CREATE TABLE IF NOT EXISTS ledger_device (
   id BIGINT NOT NULL PRIMARY KEY,
   node TEXT NOT NULL,

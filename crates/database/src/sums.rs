@@ -37,7 +37,10 @@ const DETAILS: &str = concat!(
     ", h.pod, h.owner_kind, h.owner_name, d.node, \
      (CASE WHEN i.end_s < $2 THEN i.end_s ELSE $2 END - CASE WHEN i.start_s > $1 THEN i.start_s ELSE $1 END) \
        * i.ppm AS ppm_s, \
-     i.percent_s * i.ppm / 1000000 AS percent_s, i.measured_s * i.ppm / 1000000 AS measured_s \
+     i.percent_s * i.ppm / 1000000 * (CASE WHEN i.end_s < $2 THEN i.end_s ELSE $2 END - CASE WHEN i.start_s > $1 \
+       THEN i.start_s ELSE $1 END) / (i.end_s - i.start_s) AS percent_s, \
+     i.measured_s * i.ppm / 1000000 * (CASE WHEN i.end_s < $2 THEN i.end_s ELSE $2 END - CASE WHEN i.start_s > $1 \
+       THEN i.start_s ELSE $1 END) / (i.end_s - i.start_s) AS measured_s \
      FROM ledger_interval i JOIN ledger_device d ON d.id = i.device LEFT JOIN ledger_holder h ON h.id = i.holder \
      WHERE i.day >= $5 AND i.day <= $6 AND i.start_s < $2 AND i.end_s > $1 \
      AND NOT (i.day >= $3 AND i.day < $4 AND i.day IN (SELECT day FROM ledger_closed_day))"
@@ -49,7 +52,7 @@ const DAYS: &str = "SELECT day, type, instance_type, region, purchase_option, na
      FROM ledger_day WHERE day >= $3 AND day < $4";
 
 /// Maximum number of sums of a query, which are in memory at the same time.
-pub const MAX_SUMS: usize = 200_000;
+pub const MAX_SUMS: usize = 50_000;
 
 /// Number of the parameters of the range.
 const RANGE_PARAMETERS: usize = 6;
@@ -65,13 +68,12 @@ impl Database {
             return Ok(Some(Vec::new()));
         }
         let (first, last) = (Day::of(from), Day::of(until.saturating_sub(1)));
-        let used = query.by.iter().chain(query.filters.iter().map(|(dimension, _)| dimension));
-        let (full_from, full_until) = if used.into_iter().all(|one| one.is_in_daily_sums()) {
+        let (full_from, full_until) = if query.needs_details() {
+            (0, 0)
+        } else {
             // Days that are completely within the range.
             let full_from = if first.start() == from { first.0 } else { first.0.saturating_add(1) };
             (full_from, Day::of(until).0)
-        } else {
-            (0, 0)
         };
         let statement = statement(query);
         let mut sql = sqlx::query(AssertSqlSafe(statement))
@@ -92,6 +94,14 @@ impl Database {
         rows.collect::<Result<_, _>>().map(Some).map_err(DatabaseError::read)
     }
 
+    /// The first day with usage by pod, workload and node; `None` if there is none.
+    ///
+    /// # Errors
+    /// Fails if the database cannot be read.
+    pub async fn first_detailed_day(&self) -> Result<Option<Day>, DatabaseError> {
+        self.day("SELECT MIN(day) FROM ledger_interval").await
+    }
+
     /// Start of the first day with usage; `None` in an empty ledger.
     ///
     /// # Errors
@@ -99,6 +109,10 @@ impl Database {
     pub async fn first_day(&self) -> Result<Option<Day>, DatabaseError> {
         let statement = "SELECT MIN(day) FROM (SELECT MIN(day) AS day FROM ledger_interval \
              UNION ALL SELECT MIN(day) AS day FROM ledger_day) AS days";
+        self.day(statement).await
+    }
+
+    async fn day(&self, statement: &'static str) -> Result<Option<Day>, DatabaseError> {
         let day: Option<i64> = sqlx::query_scalar(statement)
             .fetch_one(&self.pool)
             .await
@@ -165,7 +179,14 @@ fn sum(row: &AnyRow, by: &[Dimension]) -> Result<UsageSum, Error> {
         let value: Option<String> = row.try_get(at)?;
         Ok(match dimension {
             Dimension::Day => value.and_then(|day| Some(Day(day.parse().ok()?).date().to_string())),
-            _ => value,
+            Dimension::Namespace
+            | Dimension::Team
+            | Dimension::Type
+            | Dimension::Profile
+            | Dimension::Method
+            | Dimension::Workload
+            | Dimension::Node
+            | Dimension::Pod => value,
         })
     });
     let activity: Activity = word(row, "activity")?;

@@ -5,9 +5,10 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use octavo_ledger::{Container, Day, Device, Holder, Interval};
+use octavo_toolkit::random::random;
 use sqlx::any::AnyArguments;
 use sqlx::query::Query;
-use sqlx::{Any, AnyConnection, AssertSqlSafe, Error};
+use sqlx::{Any, AnyConnection, AssertSqlSafe, Error, Transaction};
 
 use crate::connection::{Database, DatabaseUrl};
 use crate::error::DatabaseError;
@@ -17,7 +18,10 @@ use crate::sums::CLOSE_DAY;
 /// Rows of one statement.
 const ROWS_PER_STATEMENT: usize = 200;
 
-/// Days before the last ones are not searched for the last intervals of devices.
+/// Clause for rows that an earlier attempt may have written.
+const ON_KNOWN_ID: &str = "ON CONFLICT (id) DO NOTHING";
+
+/// Number of days before the last one in the ledger that contain the last intervals of devices that can continue.
 const RECOVERED_DAYS: i32 = 2;
 
 /// The only writer of a ledger.
@@ -25,15 +29,13 @@ const RECOVERED_DAYS: i32 = 2;
 pub struct LedgerWriter {
     database: Database,
     ids: Ids,
+    /// Ids that may not be in the database: a transaction can succeed although its confirmation is lost, so it is repeated
+    /// with the same ids.
+    unconfirmed: Ids,
     last_device: i64,
     last_holder: i64,
-}
-
-/// Ids that a transaction adds.
-#[derive(Default)]
-struct NewIds {
-    devices: BTreeMap<Arc<Device>, i64>,
-    holders: BTreeMap<Arc<Container>, i64>,
+    /// Identifies this writer.
+    token: String,
 }
 
 impl LedgerWriter {
@@ -56,7 +58,13 @@ impl LedgerWriter {
         let mut ids = Ids::default();
         let last = found.iter().map(|row| rows::interval(row, &mut ids));
         let last = last.collect::<Result<_, _>>().map_err(DatabaseError::read)?;
-        Ok((Self { database, ids, last_device, last_holder }, last))
+        let token = format!("{:016x}", random());
+        let claim = "INSERT INTO ledger_writer (id, token) VALUES (1, $1) \
+             ON CONFLICT (id) DO UPDATE SET token = excluded.token";
+        let claimed = sqlx::query(claim).bind(token.clone()).execute(pool).await;
+        claimed.map_err(DatabaseError::write)?;
+        let unconfirmed = Ids::default();
+        Ok((Self { database, ids, unconfirmed, last_device, last_holder, token }, last))
     }
 
     /// Writes intervals in one transaction: all of them or none.
@@ -67,12 +75,12 @@ impl LedgerWriter {
         if intervals.is_empty() {
             return Ok(());
         }
-        let new = self.new_ids(intervals);
+        self.assign_ids(intervals);
+        let mut transaction = self.begin().await?;
         let write = async {
-            let mut transaction = self.database.pool.begin().await?;
-            insert_devices(&mut transaction, &new.devices).await?;
-            insert_holders(&mut transaction, &new.holders).await?;
-            self.insert_intervals(&mut transaction, intervals, &new).await?;
+            insert_devices(&mut transaction, &self.unconfirmed.devices).await?;
+            insert_holders(&mut transaction, &self.unconfirmed.holders).await?;
+            self.insert_intervals(&mut transaction, intervals).await?;
             // The sums of a day are no longer true if an interval of it changes.
             let days: BTreeSet<Day> = intervals.iter().map(Interval::day).collect();
             for day in days {
@@ -81,8 +89,24 @@ impl LedgerWriter {
             transaction.commit().await
         };
         write.await.map_err(DatabaseError::write)?;
-        self.remember(intervals, new);
+        self.unconfirmed = Ids::default();
+        self.forget_unused(intervals);
         Ok(())
+    }
+
+    /// Begins a transaction, unless another program has opened the ledger for writing.
+    async fn begin(&self) -> Result<Transaction<'static, Any>, DatabaseError> {
+        let check = async {
+            let mut transaction = self.database.pool.begin().await?;
+            let check =
+                sqlx::query("UPDATE ledger_writer SET token = $1 WHERE id = 1 AND token = $1");
+            let done = check.bind(self.token.clone()).execute(&mut *transaction).await?;
+            Ok((transaction, done.rows_affected()))
+        };
+        match check.await.map_err(DatabaseError::write)? {
+            (transaction, 1) => Ok(transaction),
+            (_, _) => Err(DatabaseError::OtherWriter),
+        }
     }
 
     /// Sums up the days before `today` that are not yet summed up.
@@ -99,8 +123,8 @@ impl LedgerWriter {
         .await
         .map_err(DatabaseError::read)?;
         for day in days {
+            let mut transaction = self.begin().await?;
             let close = async {
-                let mut transaction = self.database.pool.begin().await?;
                 sqlx::query(CLOSE_DAY).bind(day).execute(&mut *transaction).await?;
                 let closed = sqlx::query("INSERT INTO ledger_closed_day (day) VALUES ($1)");
                 closed.bind(day).execute(&mut *transaction).await?;
@@ -116,8 +140,8 @@ impl LedgerWriter {
     /// # Errors
     /// Fails if the database cannot be written. The caller can try again.
     pub async fn delete_before(&mut self, details: Day, sums: Day) -> Result<(), DatabaseError> {
+        let mut transaction = self.begin().await?;
         let delete = async {
-            let mut transaction = self.database.pool.begin().await?;
             let mut deleted = 0_u64;
             for (statement, day) in [
                 (
@@ -151,33 +175,28 @@ impl LedgerWriter {
         &self.database
     }
 
-    fn new_ids(&self, intervals: &[Interval]) -> NewIds {
-        let mut new = NewIds::default();
-        let (mut device, mut holder) = (self.last_device, self.last_holder);
+    /// Assigns ids to new devices and holders.
+    fn assign_ids(&mut self, intervals: &[Interval]) {
         for interval in intervals {
-            if !self.ids.devices.contains_key(&interval.device)
-                && !new.devices.contains_key(&interval.device)
-            {
-                device = device.saturating_add(1);
-                new.devices.insert(Arc::clone(&interval.device), device);
+            if !self.ids.devices.contains_key(&interval.device) {
+                self.last_device = self.last_device.saturating_add(1);
+                for ids in [&mut self.ids, &mut self.unconfirmed] {
+                    ids.devices.insert(Arc::clone(&interval.device), self.last_device);
+                }
             }
             if let Holder::Container(container) = &interval.part.holder
                 && !self.ids.holders.contains_key(container)
-                && !new.holders.contains_key(container)
             {
-                holder = holder.saturating_add(1);
-                new.holders.insert(Arc::clone(container), holder);
+                self.last_holder = self.last_holder.saturating_add(1);
+                for ids in [&mut self.ids, &mut self.unconfirmed] {
+                    ids.holders.insert(Arc::clone(container), self.last_holder);
+                }
             }
         }
-        new
     }
 
-    /// Adds the ids of a written transaction. Holders that it does not contain have ended, or get a new id.
-    fn remember(&mut self, intervals: &[Interval], new: NewIds) {
-        self.last_device = new.devices.values().copied().fold(self.last_device, i64::max);
-        self.last_holder = new.holders.values().copied().fold(self.last_holder, i64::max);
-        self.ids.devices.extend(new.devices);
-        self.ids.holders.extend(new.holders);
+    /// Forgets the holders that a write does not contain: they have ended, or get a new id.
+    fn forget_unused(&mut self, intervals: &[Interval]) {
         let used: BTreeSet<&Arc<Container>> = intervals
             .iter()
             .filter_map(|interval| match &interval.part.holder {
@@ -192,7 +211,6 @@ impl LedgerWriter {
         &self,
         connection: &mut AnyConnection,
         intervals: &[Interval],
-        new: &NewIds,
     ) -> Result<(), Error> {
         for batch in intervals.chunks(ROWS_PER_STATEMENT) {
             let statement = insert(
@@ -205,7 +223,7 @@ impl LedgerWriter {
             );
             let mut query = sqlx::query(AssertSqlSafe(statement));
             for interval in batch {
-                query = self.bind_interval(query, interval, new);
+                query = self.bind_interval(query, interval);
             }
             query.execute(&mut *connection).await?;
         }
@@ -216,16 +234,11 @@ impl LedgerWriter {
         &self,
         query: Query<'q, Any, AnyArguments>,
         interval: &Interval,
-        new: &NewIds,
     ) -> Query<'q, Any, AnyArguments> {
         let part = &interval.part;
-        let device = self.ids.devices.get(&interval.device);
-        let device = device.or_else(|| new.devices.get(&interval.device)).copied();
+        let device = self.ids.devices.get(&interval.device).copied();
         let (state, holder) = match &part.holder {
-            Holder::Container(container) => {
-                let known = self.ids.holders.get(container);
-                (0_i64, known.or_else(|| new.holders.get(container)).copied())
-            }
+            Holder::Container(container) => (0_i64, self.ids.holders.get(container).copied()),
             Holder::Unallocated => (1, None),
             Holder::Unknown => (2, None),
         };
@@ -239,8 +252,8 @@ impl LedgerWriter {
             .bind(state)
             .bind(part.activity.to_string())
             .bind(part.method.to_string())
-            .bind(part.partition.as_deref().map(str::to_owned))
-            .bind(part.profile.as_deref().map(str::to_owned))
+            .bind(part.partition.as_deref().map(text))
+            .bind(part.profile.as_deref().map(text))
             .bind(i64::from(part.ppm))
             .bind(i64::from(interval.inferred))
             .bind(interval.utilization.percent_seconds)
@@ -255,12 +268,12 @@ async fn insert_devices(
     let devices: Vec<_> = devices.iter().collect();
     for batch in devices.chunks(ROWS_PER_STATEMENT) {
         let table = "ledger_device (id, node, uid, type, instance_type, region, purchase_option)";
-        let mut query = sqlx::query(AssertSqlSafe(insert(table, 7, batch.len(), "")));
+        let mut query = sqlx::query(AssertSqlSafe(insert(table, 7, batch.len(), ON_KNOWN_ID)));
         for (device, id) in batch {
             query = query
                 .bind(**id)
                 .bind(device.node.to_string())
-                .bind(device.id.clone())
+                .bind(text(&device.id))
                 .bind(device.price_key.as_ref().map(|key| key.type_name.to_string()))
                 .bind(device.price_key.as_ref().and_then(|key| key.instance_type.clone()))
                 .bind(device.price_key.as_ref().and_then(|key| key.region.clone()))
@@ -278,22 +291,27 @@ async fn insert_holders(
     let holders: Vec<_> = holders.iter().collect();
     for batch in holders.chunks(ROWS_PER_STATEMENT) {
         let table = "ledger_holder (id, namespace, pod, uid, container, claim, owner_kind, owner_name, team)";
-        let mut query = sqlx::query(AssertSqlSafe(insert(table, 9, batch.len(), "")));
+        let mut query = sqlx::query(AssertSqlSafe(insert(table, 9, batch.len(), ON_KNOWN_ID)));
         for (holder, id) in batch {
             query = query
                 .bind(**id)
-                .bind(holder.namespace.clone())
-                .bind(holder.pod.clone())
-                .bind(holder.uid.clone())
-                .bind(holder.container.clone())
-                .bind(holder.claim.clone())
+                .bind(text(&holder.namespace))
+                .bind(text(&holder.pod))
+                .bind(text(&holder.uid))
+                .bind(text(&holder.container))
+                .bind(holder.claim.as_deref().map(text))
                 .bind(holder.owner.as_ref().map(|owner| owner.kind.clone()))
                 .bind(holder.owner.as_ref().map(|owner| owner.name.clone()))
-                .bind(holder.team.clone());
+                .bind(holder.team.as_deref().map(text));
         }
         query.execute(&mut *connection).await?;
     }
     Ok(())
+}
+
+/// Text without NUL, which PostgreSQL does not store. Agents choose the texts, and one must not prevent the write of others.
+fn text(text: &str) -> String {
+    text.replace('\0', "\u{fffd}")
 }
 
 /// Removes the sums of a day.

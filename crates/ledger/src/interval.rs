@@ -26,7 +26,7 @@ pub struct Interval {
     /// End, in seconds since 1970.
     pub end: i64,
     /// Distinguishes the parts of a device that have the same start.
-    pub slot: u16,
+    pub slot: u32,
     /// The part.
     pub part: Part,
     /// True if no report covers the interval, but the reports before and after it show the same allocation.
@@ -43,7 +43,7 @@ pub struct IntervalKey {
     /// Start, in seconds since 1970.
     pub start: i64,
     /// Number among the parts with this start.
-    pub slot: u16,
+    pub slot: u32,
 }
 
 /// Summarized utilization.

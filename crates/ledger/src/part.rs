@@ -129,6 +129,20 @@ impl Part {
     }
 }
 
+impl Part {
+    /// The part with the workload and team of an earlier version of the same allocation, if they are not known any more: a pod
+    /// that has ended is no longer in the cluster, but still has its devices for a moment.
+    pub(crate) fn with_attribution(&self, known: &Self) -> Self {
+        let (Holder::Container(new), Holder::Container(old)) = (&self.holder, &known.holder) else {
+            return self.clone();
+        };
+        if new.owner.is_some() || new.team.is_some() {
+            return self.clone();
+        }
+        Self { holder: Holder::Container(Arc::clone(old)), ..self.clone() }
+    }
+}
+
 impl Container {
     /// Returns whether `other` is the same container of the same pod, whatever else is known about the pod.
     fn is_same(&self, other: &Self) -> bool {

@@ -14,6 +14,10 @@ use crate::parts::MeasuredPart;
 /// its next report on, as if it were new.
 pub const MAX_BRIDGED_SECONDS: i64 = 86_400;
 
+/// Maximum number of devices of a node within [`MAX_BRIDGED_SECONDS`], because agents choose what they report. Further ones are
+/// not accounted for.
+const MAX_DEVICES: usize = 256;
+
 /// A device and its parts, as reported.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeviceState {
@@ -41,7 +45,7 @@ struct Account {
     until: i64,
     open: Vec<OpenPart>,
     /// Number of parts that started at a time, to number further ones.
-    started: (i64, u16),
+    started: (i64, u32),
 }
 
 /// A part of a device since its last change.
@@ -50,7 +54,7 @@ struct OpenPart {
     part: Part,
     percent: Option<u8>,
     start: i64,
-    slot: u16,
+    slot: u32,
     utilization: Utilization,
 }
 
@@ -89,7 +93,7 @@ impl Recorder {
             reported.entry(state.device.id.clone()).or_insert(state);
         }
         for (_, account) in accounts.iter_mut().filter(|(id, _)| !reported.contains_key(*id)) {
-            if at.saturating_sub(account.until) <= max_silence {
+            if !account.open.is_empty() && at.saturating_sub(account.until) <= max_silence {
                 account.extend(at, changed);
             }
             // The end of its time remains known, in case the device returns after the clock was set back.
@@ -98,6 +102,9 @@ impl Recorder {
         for (id, state) in reported {
             let account = accounts.get_mut(&id).filter(|account| account.continues(at));
             let Some(account) = account else {
+                if accounts.len() >= MAX_DEVICES && !accounts.contains_key(&id) {
+                    continue;
+                }
                 let mut account = Account::new(Arc::new(state.device.clone()), at);
                 account.replace(state);
                 accounts.insert(id, account);
@@ -114,9 +121,12 @@ impl Recorder {
         }
     }
 
-    /// Forgets the nodes that have not reported since `before`.
+    /// Forgets the devices that have not been reported since `before`.
     pub fn forget(&mut self, before: i64) {
-        self.nodes.retain(|_, devices| devices.values().any(|account| account.until >= before));
+        for devices in self.nodes.values_mut() {
+            devices.retain(|_, account| account.until >= before);
+        }
+        self.nodes.retain(|_, devices| !devices.is_empty());
     }
 
     /// Takes the intervals that are new or longer than when they were last taken.
@@ -232,6 +242,8 @@ impl Account {
         let mut before: BTreeMap<Part, OpenPart> =
             self.open.drain(..).map(|open| (open.part.clone(), open)).collect();
         for MeasuredPart { part, percent } in state.parts {
+            let same = before.keys().find(|known| known.is_same_allocation(&part));
+            let part = same.map_or_else(|| part.clone(), |known| part.with_attribution(known));
             match before.remove(&part) {
                 Some(open) => self.open.push(OpenPart { percent, ..open }),
                 None => self.start(part, percent),
@@ -247,7 +259,7 @@ impl Account {
     }
 
     /// Next number of a part that starts at the end of the accounted time.
-    fn next_slot(&mut self) -> u16 {
+    fn next_slot(&mut self) -> u32 {
         if self.started.0 != self.until {
             self.started = (self.until, 0);
         }

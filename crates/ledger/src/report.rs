@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 use utoipa::ToSchema;
 
+use crate::interval::Day;
 use crate::part::PPM;
 use crate::usage::{Dimension, UsageQuery, UsageState, UsageSum};
 
@@ -129,14 +130,23 @@ struct Sums {
     costs: BTreeMap<Currency, BTreeMap<UsageState, ExactCost>>,
 }
 
-/// Times in a range at which a price changes. A change within a day applies to the whole day, because the ledger sums up days.
+/// Times in the days of a range at which a price changes. A change within a day applies to the whole day, because the ledger
+/// sums up days.
 pub fn price_changes(prices: &PriceBook, from: Timestamp, until: Timestamp) -> Vec<Timestamp> {
+    let from = start_of_day(from);
+    let last = Day::of(until.as_second().saturating_sub(1));
+    let until = Timestamp::from_second(last.end()).unwrap_or(until);
     let bounds = prices.entries().flat_map(|entry| [entry.validity.from, entry.validity.until]);
     let mut bounds: Vec<Timestamp> =
         bounds.flatten().filter(|at| from < *at && *at < until).collect();
     bounds.sort_unstable();
     bounds.dedup();
     bounds
+}
+
+/// Start of the day of a time in UTC.
+fn start_of_day(time: Timestamp) -> Timestamp {
+    Timestamp::from_second(Day::of(time.as_second()).start()).unwrap_or(time)
 }
 
 /// Creates the report for a query from its sums. At most `limit` groups are listed.
@@ -185,7 +195,8 @@ pub(crate) fn price_of(
     prices: Option<&PriceBook>,
 ) -> Option<UnitPrice> {
     let start = sum.period.checked_sub(1).and_then(|at| query.price_changes.get(at));
-    prices?.price(sum.price_key.as_ref()?, *start.unwrap_or(&query.from))
+    let start = start.copied().unwrap_or_else(|| start_of_day(query.from));
+    prices?.price(sum.price_key.as_ref()?, start)
 }
 
 impl Sums {

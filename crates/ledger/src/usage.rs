@@ -50,13 +50,13 @@ pub enum Dimension {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Display, IntoStaticStr)]
 #[strum(serialize_all = "kebab-case")]
 pub enum UsageState {
-    /// To a container whose processes used it, or of which it is not known.
+    /// Allocated to a container with processes, or whose processes are not reported.
     Used,
-    /// To a container without processes.
+    /// Allocated to a container without processes.
     Idle,
-    /// To no container.
+    /// Not allocated.
     Unallocated,
-    /// It is not known.
+    /// Not reported.
     Unknown,
 }
 
@@ -94,6 +94,14 @@ pub struct UsageQuery {
     pub filters: Vec<(Dimension, String)>,
     /// Ascending times in the range at which a price changes; only their day counts.
     pub price_changes: Vec<Timestamp>,
+}
+
+impl UsageQuery {
+    /// Returns whether the daily sums do not suffice.
+    pub fn needs_details(&self) -> bool {
+        let filters = self.filters.iter().map(|(dimension, _)| dimension);
+        !self.by.iter().chain(filters).all(|one| one.is_in_daily_sums())
+    }
 }
 
 impl Dimension {

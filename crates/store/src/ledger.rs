@@ -10,7 +10,7 @@ use jiff::{Timestamp, ToSpan};
 use octavo_database::{Database, DatabaseError, DatabaseUrl};
 use octavo_fleet::price::{PriceBook, parse_time};
 use octavo_ledger::report::{CostReport, price_changes, report};
-use octavo_ledger::{Dimension, UsageQuery, UsageState, UsageSum};
+use octavo_ledger::{Day, Dimension, UsageQuery, UsageState, UsageSum};
 use strum::VariantArray;
 use thiserror::Error;
 use tokio::sync::OnceCell;
@@ -53,7 +53,9 @@ pub enum LedgerError {
     #[error(transparent)]
     Database(#[from] DatabaseError),
     /// The request has too many groups.
-    #[error("the usage has more than {0} groups: use a shorter time, fewer properties or a filter")]
+    #[error(
+        "the usage has more than {0} groups: use a shorter time range, fewer properties or a filter"
+    )]
     TooManyGroups(usize),
 }
 
@@ -77,10 +79,25 @@ impl LedgerReader {
         let changes = prices.map(|prices| price_changes(prices, usage.from, usage.until));
         let usage = UsageQuery { price_changes: changes.unwrap_or_default(), ..usage.clone() };
         let sums = self.sums(&usage).await?;
-        let begins = database.first_day().await?.map(|day| day.date().to_string());
+        let begins = if usage.needs_details() {
+            database.first_detailed_day().await?
+        } else {
+            database.first_day().await?
+        };
+        let begins = begins.map(|day| day.date().to_string());
         let mut report = report(&usage, sums, prices, query.limit);
         report.notes = notes(&report, prices.is_some());
         Ok(CostReport { begins, ..report })
+    }
+
+    /// The first day with usage by pod, if the usage before it is deleted.
+    ///
+    /// # Errors
+    /// Fails if the database cannot be read.
+    pub async fn deleted_before(&self) -> Result<Option<Day>, LedgerError> {
+        let database = self.database().await?;
+        let (all, details) = (database.first_day().await?, database.first_detailed_day().await?);
+        Ok(details.filter(|details| all.is_some_and(|all| all < *details)))
     }
 
     async fn database(&self) -> Result<&Database, DatabaseError> {
@@ -94,7 +111,7 @@ impl LedgerReader {
 }
 
 impl CostQuery {
-    /// Parses the parameters in `pairs`. Without them, the report is about the current month up to `now`, by namespace.
+    /// Parses the parameters in `pairs`. Without them, the report covers the current month up to `now`, by namespace.
     ///
     /// # Errors
     /// Fails with the name of an unknown or invalid parameter.
@@ -158,7 +175,7 @@ fn time(name: &'static str, value: &str) -> Result<Timestamp, QueryError> {
 fn dimensions(value: &str) -> Result<Vec<Dimension>, QueryError> {
     let wanted = || {
         let words: Vec<String> = Dimension::VARIANTS.iter().map(ToString::to_string).collect();
-        QueryError::value("by", value, &format!("up to four of {}", words.join(", ")))
+        QueryError::value("by", value, format!("up to four of {}", words.join(", ")))
     };
     let mut all: Vec<Dimension> = Vec::new();
     for word in value.split(',') {

@@ -5,8 +5,8 @@
 //! ```
 //!
 //! `run` starts it if enabled. Changes of allocations are recorded within a second, and all nodes before each write. While the
-//! database cannot be written, the intervals remain in memory up to a limit. What is beyond it, and what a killed aggregator had
-//! not written, is recorded as a gap.
+//! database cannot be written, the intervals remain in memory up to a limit. Usage beyond the limit, and usage that a killed
+//! aggregator had not written, is recorded as a gap.
 
 mod metrics;
 mod observation;
@@ -22,7 +22,7 @@ use octavo_store::view::FleetView;
 use octavo_toolkit::error::chain;
 use tokio::sync::watch;
 use tokio::task::yield_now;
-use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 use tracing::{error, info, warn};
 
 pub use self::metrics::LedgerMetrics;
@@ -33,8 +33,12 @@ use crate::settings::LedgerSettings;
 const SCAN_INTERVAL: Duration = Duration::from_secs(1);
 /// Interval of attempts to open the database.
 const OPEN_INTERVAL: Duration = Duration::from_secs(10);
+/// Time limit of a write, which no scan interrupts.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
+/// If the clock is more than this ahead of the last usage at the start, it may be wrong, and nothing is deleted.
+const MAX_SILENT_DAYS: i64 = 30;
 /// Interval of closing days and deleting old intervals.
-const MAINTENANCE_INTERVAL: Duration = Duration::from_secs(3600);
+const MAINTENANCE_INTERVAL: Duration = Duration::from_hours(1);
 /// Maximum number of intervals that wait for the database. Beyond it, nothing is recorded until it can be written.
 const MAX_WAITING: usize = 500_000;
 /// Nodes that are read before other tasks of the thread run.
@@ -56,6 +60,8 @@ struct Recording<'a> {
     recorder: Recorder,
     fleet: Fleet,
     maintained: Option<Instant>,
+    /// False if the clock may be wrong.
+    may_delete: bool,
     is_failing: bool,
 }
 
@@ -110,10 +116,17 @@ impl LedgerRecorder {
 impl<'a> Recording<'a> {
     fn new(task: &'a LedgerRecorder, writer: LedgerWriter, last: Vec<Interval>) -> Self {
         let now = task.now();
-        if let Some(end) = last.iter().map(|interval| interval.end).max().filter(|end| *end > now) {
+        let end = last.iter().map(|interval| interval.end).max().unwrap_or(now);
+        let may_delete = now.saturating_sub(end) / 86_400 <= MAX_SILENT_DAYS;
+        if end > now {
             warn!(
                 seconds = end.saturating_sub(now),
                 "the ledger has usage in the future: the clock was set back, and nothing is recorded until it catches up"
+            );
+        }
+        if !may_delete {
+            warn!(
+                "the last usage in the ledger is old: if the clock is right, restart the aggregator to delete old usage"
             );
         }
         Self {
@@ -122,6 +135,7 @@ impl<'a> Recording<'a> {
             recorder: Recorder::recover(last),
             fleet: Fleet::default(),
             maintained: None,
+            may_delete,
             is_failing: false,
         }
     }
@@ -170,10 +184,13 @@ impl<'a> Recording<'a> {
             return;
         }
         let clock = self.task.view.clock();
-        let cluster =
-            self.task.cluster.as_ref().map(|cluster| Arc::clone(&cluster.borrow().snapshot));
+        let cluster = self.task.cluster.as_ref().map(|cluster| Arc::clone(&cluster.borrow()));
+        // Before the first list of Nodes and pods, prices, workloads and teams are not known.
+        if cluster.as_ref().is_some_and(|cluster| cluster.current_at.is_none()) {
+            return;
+        }
         let directory = PodDirectory {
-            cluster: cluster.as_deref(),
+            cluster: cluster.as_ref().map(|cluster| &*cluster.snapshot),
             team_label: self.task.settings.team_label.as_deref(),
         };
         for batch in nodes.chunks(NODES_PER_BATCH) {
@@ -191,7 +208,9 @@ impl<'a> Recording<'a> {
 
     async fn write(&mut self) {
         let changed = self.recorder.take_changed();
-        let result = self.writer.write(&changed).await;
+        // A write that is cancelled is repeated with the same result.
+        let result = timeout(WRITE_TIMEOUT, self.writer.write(&changed)).await;
+        let result = result.unwrap_or(Err(DatabaseError::Timeout(WRITE_TIMEOUT)));
         if result.is_err() {
             self.recorder.put_back(changed);
         }
@@ -210,7 +229,9 @@ impl<'a> Recording<'a> {
         let (details, sums) = self.task.settings.retention(today);
         let maintenance = async {
             self.writer.close_days(today).await?;
-            self.writer.delete_before(details, sums).await?;
+            if self.may_delete {
+                self.writer.delete_before(details, sums).await?;
+            }
             self.writer.database().bytes().await
         };
         let result = maintenance.await;

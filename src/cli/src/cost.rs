@@ -12,7 +12,8 @@ use super::{CliError, Report, json, yaml};
 use crate::settings::Colors;
 use crate::settings::cost::{CostFormat, CostSettings};
 
-const COLUMNS: [&str; 6] = ["USED h", "IDLE h", "UNALLOCATED h", "TOTAL h", "COST", "IDLE COST"];
+const COLUMNS: [&str; 7] =
+    ["USED h", "IDLE h", "UNALLOCATED h", "UNKNOWN h", "TOTAL h", "COST", "IDLE COST"];
 /// Runs `octavo cost`.
 pub(super) async fn cost(settings: &CostSettings, colors: Colors) -> Result<Report, CliError> {
     let client = Client::connect(&settings.server).await?;
@@ -83,7 +84,7 @@ fn table(report: &CostReport, settings: &CostSettings, colors: Colors) -> String
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let row = |first: Vec<String>, usage: &Usage| {
         let hours = usage.device_hours;
-        let hours = [hours.used, hours.idle, hours.unallocated, hours.total];
+        let hours = [hours.used, hours.idle, hours.unallocated, hours.unknown, hours.total];
         let hours = hours.iter().map(|hours| Cell::plain(&format!("{hours:.1}")));
         let costs = [costs(usage, |cost| cost.total), costs(usage, |cost| cost.idle)];
         first.iter().map(Cell::plain).chain(hours).chain(costs.iter().map(Cell::plain)).collect()

@@ -157,10 +157,7 @@ fn run(invocation: &Invocation, open: OpenHardware) -> Result<Report, CliError> 
             let (inventory, notes) = named_inventory(&settings.source, open)?;
             Ok(labels::report(&inventory, settings, colors)?.after(notes))
         }
-        Command::Doctor(settings) => match &settings.node {
-            Some(node) => block_on(doctor::diagnose(node, settings, colors))?,
-            None => diagnosed(settings, open, colors),
-        },
+        Command::Doctor(settings) => diagnosed(settings, open, colors),
         Command::SupportBundle(settings) => {
             let here = || diagnosis_here(&settings.sources, open);
             block_on(support_bundle::collect(settings, &here))?
@@ -289,6 +286,9 @@ fn diagnosed(
     open: OpenHardware,
     colors: Colors,
 ) -> Result<Report, CliError> {
+    if let Some(node) = &settings.node {
+        return block_on(doctor::diagnose(node, settings, colors))?;
+    }
     let diagnosis = block_on(diagnosis_here(&settings.sources, open))??;
     doctor::format_findings(diagnosis.findings, settings, colors)
 }

@@ -134,13 +134,11 @@ impl CostRow {
     pub(super) fn new(number: usize, item: &CostItem, request: &CostRequest) -> Self {
         let usage = &item.usage;
         let by = &request.query.usage.by;
-        let (name, note) = match by.as_slice() {
-            [one] => name(*one, item.group.get(one).map(String::as_str)),
-            _ => {
-                let values =
-                    by.iter().map(|one| name(*one, item.group.get(one).map(String::as_str)));
-                (join(values.map(|(name, _)| name), ", "), String::new())
-            }
+        let (name, note) = if let [one] = by.as_slice() {
+            name(*one, item.group.get(one).map(String::as_str))
+        } else {
+            let values = by.iter().map(|one| name(*one, item.group.get(one).map(String::as_str)));
+            (join(values.map(|(name, _)| name), ", "), String::new())
         };
         let hours_of = &usage.device_hours;
         Self {

@@ -31,7 +31,7 @@ pub(super) fn device_states(node: &Node, directory: PodDirectory<'_>) -> Vec<Dev
             DevicePlace::Neuron(_) => None,
         };
         let parts = match usage {
-            Some(usage) => parts(usage, |tenant| directory.container(tenant)),
+            Some(usage) => parts(usage, |tenant| directory.container(node, tenant)),
             None => vec![MeasuredPart::new(Part::whole(Holder::Unknown), None)],
         };
         DeviceState { device: directory.device(node, device), parts }
@@ -54,8 +54,9 @@ impl PodDirectory<'_> {
         Device { node: node.name.clone(), id, price_key }
     }
 
-    fn container(&self, tenant: &Tenant) -> Container {
-        let pod = self.pod(tenant);
+    fn container(&self, node: &Node, tenant: &Tenant) -> Container {
+        // An agent can name any pod, but only one on its own node has this workload and team.
+        let pod = self.pod(tenant).filter(|pod| pod.node.as_deref() == Some(node.name.as_str()));
         let owner = pod.and_then(|pod| pod.owner.as_ref());
         let team = pod.zip(self.team_label).and_then(|(pod, label)| pod.labels.get(label));
         Container {

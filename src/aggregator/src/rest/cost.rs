@@ -3,7 +3,7 @@
 use axum::Json;
 use axum::extract::State;
 use octavo_access::visibility::ReaderVisibility;
-use octavo_fleet::access::{AccessReview, Resource, Verb};
+use octavo_fleet::access::{AccessReview, Resource, Verb, Visibility};
 use octavo_fleet::problem::Problem;
 use octavo_ledger::report::CostReport;
 use octavo_store::ledger::{CostQuery, LedgerError, LedgerReader};
@@ -15,7 +15,7 @@ use super::problem::{ApiError, ProblemKind};
 
 /// Get the usage and cost of devices over a time
 ///
-/// Devices that were allocated in parts have the sum of their parts: the hours of all states add up to the hours of the devices. Costs are
+/// The hours of a partitioned device are the sum of its parts: the hours of all states add up to the hours of the devices. Costs are
 /// in the currencies of the price book.
 #[utoipa::path(
     get,
@@ -58,7 +58,7 @@ pub(super) async fn cost(
     let prices = api.view.prices();
     let book = prices.prices.as_ref().map(|prices| &**prices.book());
     let report = ledger.report(&query, book).await;
-    let mut report = report.map_err(|error| ledger_error(&error, "by"))?;
+    let mut report = report.map_err(|error| ledger_error(&error, "by", &visibility))?;
     report.notes.extend(prices.notice);
     Ok(Json(report))
 }
@@ -72,12 +72,19 @@ pub(super) fn ledger(api: &Api) -> Result<&LedgerReader, ApiError> {
 }
 
 /// The answer if the ledger cannot be read; `parameter` decides the number of groups.
-pub(super) fn ledger_error(error: &LedgerError, parameter: &str) -> ApiError {
+pub(super) fn ledger_error(
+    error: &LedgerError,
+    parameter: &str,
+    visibility: &Visibility,
+) -> ApiError {
     match error {
         LedgerError::TooManyGroups(_) => {
             let answer = ApiError::new(ProblemKind::InvalidParameter, error.to_string());
             answer.with_parameter(parameter)
         }
-        LedgerError::Database(_) => ApiError::new(ProblemKind::LedgerUnavailable, chain(error)),
+        LedgerError::Database(_) => {
+            let detail = visibility.disclose(chain(error), "the ledger cannot be read");
+            ApiError::new(ProblemKind::LedgerUnavailable, detail)
+        }
     }
 }

@@ -77,9 +77,16 @@ pub(super) async fn focus(
     let cluster = api.view.cluster_name().map(ToString::to_string);
     let account = Account { cluster, currency: prices.currency().clone() };
     let export = Export { query, ledger, prices, account };
+    let deleted = export.ledger.deleted_before().await;
+    let deleted = deleted.map_err(|error| ledger_error(&error, "from", &visibility))?;
+    if let Some(first) = deleted.filter(|first| export.query.from < *first) {
+        let detail =
+            format!("usage by pod before {} is deleted (--ledger-detail-days)", first.date());
+        return Err(ApiError::new(ProblemKind::InvalidParameter, detail).with_parameter("from"));
+    }
     // Errors of the first day have a status; those of later days can only close the connection.
     let first = export.ledger.focus_charges(query.from, &export.prices).await;
-    let first = first.map_err(|error| ledger_error(&error, "from"))?;
+    let first = first.map_err(|error| ledger_error(&error, "from", &visibility))?;
     let parts = TaskStream::start(1, |parts| export.send(first, parts));
     let file = HeaderValue::from_static("attachment; filename=\"focus.csv\"");
     let headers = [
@@ -108,7 +115,7 @@ impl Export {
         }
     }
 
-    /// Returns whether the reader needs more.
+    /// Returns whether the reader is still connected.
     async fn send_day(&self, charges: Vec<OriginCharge>, parts: &mpsc::Sender<Part>) -> bool {
         for charge in charges {
             let is_open = match charge.csv(&self.account) {
@@ -123,7 +130,7 @@ impl Export {
     }
 }
 
-/// Breaks the file off.
+/// Ends the file with an error; returns false.
 async fn fail(error: &str, parts: &mpsc::Sender<Part>) -> bool {
     warn!(error, "the FOCUS export is incomplete; its connection is closed");
     // A reader that is gone needs no error.

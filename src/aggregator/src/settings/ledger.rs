@@ -10,12 +10,17 @@ use octavo_settings::duration;
 #[derive(Debug, Clone, PartialEq, Eq, clap::Args)]
 #[command(next_help_heading = "Ledger")]
 pub struct LedgerSettings {
-    /// Database of the usage ledger, for reports of usage and cost
+    /// Database of the usage ledger, for reports of usage and cost: the URL of an SQLite file or a PostgreSQL database
     ///
-    /// sqlite:///PATH is a file, which is created if it does not exist. Its directory must be on a volume that remains after a restart.
-    /// postgres://USER:PASSWORD@HOST/DATABASE is a PostgreSQL server; set the environment variable instead of the flag if the URL contains
-    /// a password. Only one aggregator may write to a ledger. Without a ledger, no history of usage is stored.
-    #[arg(long, value_name = "URL", env = "OCTAVO_LEDGER", hide_env_values = true)]
+    /// SQLite: the file is created if it does not exist. Its directory must be on a volume that remains after a restart. PostgreSQL: if the
+    /// URL contains a password, set the environment variable instead of the flag. Only one aggregator may write to a ledger. Without a
+    /// ledger, no history of usage is stored.
+    #[arg(
+        long,
+        value_name = "sqlite:///PATH|postgres://HOST/DATABASE",
+        env = "OCTAVO_LEDGER",
+        hide_env_values = true
+    )]
     pub ledger: Option<DatabaseUrl>,
 
     /// Label of pods that names their team, such as app.kubernetes.io/part-of; needs --follow-cluster
