@@ -59,7 +59,7 @@ fn part(pod: usize) -> Part {
         owner: Some(Owner { kind: "Job".to_owned(), name: format!("train-{}", pod / 4) }),
         team: Some(format!("group-{}", namespace % 10)),
     };
-    let activity = if pod % 9 == 0 { Activity::Idle } else { Activity::Active };
+    let activity = if pod.is_multiple_of(9) { Activity::Idle } else { Activity::Active };
     Part { activity, ..Part::whole(Holder::Container(Arc::new(container))) }
 }
 

@@ -297,22 +297,50 @@ fn full_disk_loses_nothing() {
 }
 
 #[test]
-fn second_writer_is_an_error_that_names_the_cause() {
+fn earlier_writer_gets_an_error_that_names_the_cause() {
     let directory = TempDir::new().unwrap();
     runtime().block_on(async {
         let (mut one, _) = LedgerWriter::open(&url(&directory)).await.unwrap();
-        let (mut other, _) = LedgerWriter::open(&url(&directory)).await.unwrap();
         three_days(&mut one).await;
+        let (mut other, last) = LedgerWriter::open(&url(&directory)).await.unwrap();
+        assert_eq!(last.len(), 2);
         let mut recorder = Recorder::default();
         let node = device(1).node;
         for at in [START, START + 60] {
             recorder.observe(&node, at, 60, vec![state(1, &[2])]);
         }
-        let error = other.write(&recorder.take_changed()).await.unwrap_err();
+        let changed = recorder.take_changed();
+        let error = one.write(&changed).await.unwrap_err();
         assert_eq!(
             error.to_string(),
             "another program writes to the ledger: only one aggregator may use it with --ledger"
         );
+        other.write(&changed).await.unwrap();
+        // A write whose confirmation was lost is repeated.
+        other.write(&changed).await.unwrap();
+        let usage = other.database().usage(&query(START, START + 60, &[Dimension::Node])).await;
+        let total: i64 = usage.unwrap().unwrap().iter().map(|sum| sum.ppm_seconds).sum();
+        assert_eq!(total, 2 * 60 * i64::from(PPM));
+    });
+}
+
+#[test]
+fn names_with_nul_do_not_prevent_a_write() {
+    let directory = TempDir::new().unwrap();
+    runtime().block_on(async {
+        let (mut writer, _) = LedgerWriter::open(&url(&directory)).await.unwrap();
+        let mut recorder = Recorder::default();
+        let mut hostile = state(0, &[1]);
+        let container = Container { namespace: "a\0b".to_owned(), ..Container::default() };
+        hostile.parts[0].part.holder = Holder::Container(Arc::new(container));
+        let node = device(0).node;
+        for at in [START, START + 60] {
+            recorder.observe(&node, at, 60, vec![hostile.clone()]);
+        }
+        writer.write(&recorder.take_changed()).await.unwrap();
+        let by_namespace = query(START, START + 60, &[Dimension::Namespace]);
+        let usage = writer.database().usage(&by_namespace).await.unwrap().unwrap();
+        assert!(usage.iter().any(|sum| sum.values == [Some("a\u{fffd}b".to_owned())]), "{usage:?}");
     });
 }
 
