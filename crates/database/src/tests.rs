@@ -46,7 +46,7 @@ fn part(holder: u32, ppm: u32) -> MeasuredPart {
         uid: format!("uid-{holder}"),
         container: "main".to_owned(),
         claim: None,
-        owner: (holder % 2 == 0)
+        owner: (holder.is_multiple_of(2))
             .then(|| Owner { kind: "Job".to_owned(), name: "train".to_owned() }),
         team: None,
     };
@@ -59,7 +59,7 @@ fn part(holder: u32, ppm: u32) -> MeasuredPart {
         profile: Some("1g.10gb".into()),
         method: Method::MigMemorySlices,
         holder: holder_of,
-        activity: if holder % 3 == 0 { Activity::Idle } else { Activity::Active },
+        activity: if holder.is_multiple_of(3) { Activity::Idle } else { Activity::Active },
         ppm,
     };
     MeasuredPart::new(part, Some(40))

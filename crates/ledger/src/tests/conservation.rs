@@ -198,7 +198,11 @@ proptest! {
             Event::Toggle(_) => false,
             Event::Jump(seconds) => *seconds >= 0,
             Event::Report(seconds) => *seconds < 80_000,
-            _ => true,
+            Event::Change(..)
+            | Event::Duplicate
+            | Event::Write
+            | Event::FailedWrite
+            | Event::Kill => true,
         };
         let mut last = world.now;
         for event in events.into_iter().filter(lasting) {

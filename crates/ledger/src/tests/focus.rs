@@ -188,7 +188,7 @@ fn rows_of_a_small_ledger_are_complete_and_add_up() {
     assert_eq!((&*row["BilledCost"], &*row["EffectiveCost"]), ("0.00", "47.16"));
 }
 
-/// `hack/focus-validate.sh` validates the same file with the validator of the FinOps Foundation.
+/// `hack/focus-validate.sh` validates the same file with the validator of the `FinOps` Foundation.
 #[test]
 fn export_of_a_small_ledger_equals_the_golden_file() {
     let book = book(&[("nvidia-h100-80gb", "3.93")]);

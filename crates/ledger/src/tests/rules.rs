@@ -9,9 +9,9 @@ use crate::{Activity, Container, Holder, Method, PPM, parts};
 
 const GPU: &str = "GPU-5fd4087b-86f3-7a43-b711-4771313afc50";
 
-fn memory(total: u64) -> Option<MemoryUse> {
+fn memory(total: u64) -> MemoryUse {
     let none = Mebibytes::default();
-    Some(MemoryUse { total: Mebibytes::new(total), used: none, reserved: none })
+    MemoryUse { total: Mebibytes::new(total), used: none, reserved: none }
 }
 
 fn tenant(pod: &str, replicas: &[u32], processes: &[u32]) -> Tenant {
@@ -36,7 +36,7 @@ fn unit(place: Option<(u32, u32)>, profile: &str, total: u64, tenants: Vec<Tenan
         resource: None,
         replicas: None,
         fair_share: None,
-        memory: memory(total),
+        memory: Some(memory(total)),
         utilization: None,
         tenants,
         unattributed: None,
@@ -49,7 +49,7 @@ fn device(units: Vec<UnitUsage>) -> DeviceUsage {
     DeviceUsage {
         pci: "0000:07:00.0".parse().unwrap(),
         name: "GPU 0".to_owned(),
-        memory: memory(81_559),
+        memory: Some(memory(81_559)),
         utilization: Some(Percent(70)),
         power_watts: None,
         temperature_celsius: None,
@@ -97,8 +97,8 @@ fn whole_device_belongs_to_its_pod() {
     // Containers share a device through a resource claim.
     let tenants = vec![tenant("a", &[], &[]), tenant("b", &[], &[]), tenant("c", &[], &[])];
     let shared = shown(&device(vec![unit(None, "", 81_559, tenants)]));
-    let shares: Vec<u32> = shared.iter().map(|one| one.2).collect();
-    assert_eq!(shares, [333_334, 333_333, 333_333]);
+    let ppm: Vec<u32> = shared.iter().map(|one| one.2).collect();
+    assert_eq!(ppm, [333_334, 333_333, 333_333]);
 }
 
 #[test]
