@@ -8,6 +8,7 @@ use askama::Template;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
+use jiff::Timestamp;
 use octavo_access::visibility::ReaderVisibility;
 use octavo_fleet::access::{AccessReview, Resource, Verb, Visibility};
 use octavo_ledger::Dimension;
@@ -205,8 +206,8 @@ impl UsageView {
         let by: Vec<String> = groups.by.iter().map(ToString::to_string).collect();
         let idle = workloads.as_ref().map(|report| idle_workloads(report, request));
         Self {
-            from: super::badges::format_time(groups.from),
-            until: super::badges::format_time(groups.until),
+            from: format_bound(groups.from),
+            until: format_bound(groups.until),
             totals: Totals::new(total),
             has_no_prices: !has_prices,
             notes: notes(&groups, notice, has_prices),
@@ -292,6 +293,15 @@ pub(super) async fn download(
             let error = visibility.disclose(chain(&error), LEDGER_UNREADABLE);
             text(StatusCode::SERVICE_UNAVAILABLE, &error)
         }
+    }
+}
+
+/// Formats a bound of the time range in UTC; the time of day is omitted at midnight.
+fn format_bound(time: Timestamp) -> String {
+    let text = time.strftime("%Y-%m-%d %H:%M").to_string();
+    match text.strip_suffix(" 00:00") {
+        Some(date) => date.to_owned(),
+        None => text,
     }
 }
 

@@ -14,7 +14,7 @@ use super::{Headers, headers};
 /// Properties by which usage can be grouped.
 const PROPERTIES: &[Choice<Dimension>] = &[
     ("namespace", "Namespace of the pod", Dimension::Namespace),
-    ("team", "Label of the pod that --team-label of the aggregator names", Dimension::Team),
+    ("team", "Label of the pod that the aggregator's --ledger-team-label names", Dimension::Team),
     ("type", "Accelerator type", Dimension::Type),
     ("profile", "MIG profile", Dimension::Profile),
     ("method", "Allocation method", Dimension::Method),
