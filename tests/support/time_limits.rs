@@ -188,7 +188,7 @@ impl Lines {
 
     /// The next line that satisfies `wanted`. The limit covers all lines before it.
     #[track_caller]
-    fn find(&mut self, what: &str, mut wanted: impl FnMut(&str) -> bool) -> String {
+    pub(crate) fn find(&mut self, what: &str, mut wanted: impl FnMut(&str) -> bool) -> String {
         let end = Instant::now() + TIME_LIMIT;
         loop {
             let left = end.saturating_duration_since(Instant::now());

@@ -109,6 +109,15 @@ fn capabilities(start: &Start) -> serde_json::Map<String, Value> {
 
 impl Driver {
     fn start() -> Self {
+        loop {
+            if let Some(driver) = Self::try_start() {
+                return driver;
+            }
+        }
+    }
+
+    /// `None` if the chosen port is in use: chromedriver chooses one that is free for IPv6, and ends if it is not free for IPv4.
+    fn try_start() -> Option<Self> {
         let scratch = tempfile::tempdir().unwrap();
         let mut child = Command::new("chromedriver")
             .arg("--port=0")
@@ -118,10 +127,14 @@ impl Driver {
             .spawn()
             .unwrap_or_else(|error| panic!("chromedriver does not start: {error}\n{MISSING}"));
         let listens = "successfully on port ";
-        let line = Lines::of(child.stdout.take().unwrap()).find_line(listens);
-        let (_, port) = line.split_once(listens).unwrap();
+        let is_decided = |line: &str| line.contains(listens) || line.contains("port not available");
+        let line = Lines::of(child.stdout.take().unwrap()).find("its port", is_decided);
+        let Some((_, port)) = line.split_once(listens) else {
+            child.wait().unwrap();
+            return None;
+        };
         let port = port.trim_end_matches('.');
-        Self { child, url: format!("http://127.0.0.1:{port}"), _scratch: scratch }
+        Some(Self { child, url: format!("http://127.0.0.1:{port}"), _scratch: scratch })
     }
 }
 
