@@ -17,11 +17,12 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use octavo_database::{Database, DatabaseUrl, LedgerWriter};
+use octavo_fleet::cluster::PodOwner;
 use octavo_fleet::price::{PriceKey, PurchaseOption};
 use octavo_ledger::report::report;
 use octavo_ledger::{
-    Activity, Container, Day, Device, DeviceState, Dimension, Holder, MeasuredPart, Owner, Part,
-    Recorder, UsageQuery,
+    Activity, Container, Day, Device, DeviceState, Dimension, Holder, MeasuredPart, Part, Recorder,
+    UsageQuery,
 };
 use octavo_model::id::NodeName;
 use tempfile::TempDir;
@@ -56,7 +57,7 @@ fn part(pod: usize) -> Part {
         uid: format!("00000000-0000-0000-0000-{pod:012}"),
         container: "main".to_owned(),
         claim: None,
-        owner: Some(Owner { kind: "Job".to_owned(), name: format!("train-{}", pod / 4) }),
+        owner: Some(PodOwner { kind: "Job".to_owned(), name: format!("train-{}", pod / 4) }),
         team: Some(format!("group-{}", namespace % 10)),
     };
     let activity = if pod.is_multiple_of(9) { Activity::Idle } else { Activity::Active };

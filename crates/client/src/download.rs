@@ -1,4 +1,4 @@
-//! Files, part by part, so that they do not have to fit into memory.
+//! Downloads of files that do not fit into memory.
 
 use bytes::Bytes;
 use http_body_util::BodyExt;
@@ -7,7 +7,7 @@ use tokio::time::timeout;
 
 use crate::{Client, ClientError, RequestError, RequestPath};
 
-/// A file that arrives. Its end and a broken connection are different results.
+/// A download in progress. The end of the file and a broken connection are different results.
 #[derive(Debug)]
 pub struct Download<'a> {
     pub(crate) client: &'a Client,

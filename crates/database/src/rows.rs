@@ -3,10 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use octavo_fleet::cluster::PodOwner;
 use octavo_fleet::price::PriceKey;
-use octavo_ledger::{
-    Activity, Container, Device, Holder, Interval, Method, Owner, Part, Utilization,
-};
+use octavo_ledger::{Activity, Container, Device, Holder, Interval, Method, Part, Utilization};
 use sqlx::any::AnyRow;
 use sqlx::{Error, Row};
 
@@ -22,6 +21,11 @@ pub(crate) const LAST_INTERVALS: &str = "\
     JOIN (SELECT device, MAX(end_s) AS end_s FROM ledger_interval WHERE day >= $1 GROUP BY device) l \
       ON l.device = i.device AND l.end_s = i.end_s \
     WHERE i.day >= $1";
+
+/// Values of the column `state`.
+pub(crate) const ALLOCATED: i64 = 0;
+pub(crate) const UNALLOCATED: i64 = 1;
+pub(crate) const UNKNOWN: i64 = 2;
 
 /// Ids of devices and holders in the database.
 #[derive(Debug, Default)]
@@ -39,12 +43,12 @@ pub(crate) fn interval(row: &AnyRow, ids: &mut Ids) -> Result<Interval, Error> {
     };
     ids.devices.insert(Arc::clone(&device), row.try_get("device_id")?);
     let holder = match row.try_get::<i64, _>("state")? {
-        0 => {
+        ALLOCATED => {
             let container = Arc::new(container(row)?);
             ids.holders.insert(Arc::clone(&container), row.try_get("holder_id")?);
             Holder::Container(container)
         }
-        1 => Holder::Unallocated,
+        UNALLOCATED => Holder::Unallocated,
         _ => Holder::Unknown,
     };
     let part = Part {
@@ -99,7 +103,7 @@ fn container(row: &AnyRow) -> Result<Container, Error> {
         uid: row.try_get("uid")?,
         container: row.try_get("container")?,
         claim: row.try_get("claim")?,
-        owner: kind.zip(name).map(|(kind, name)| Owner { kind, name }),
+        owner: kind.zip(name).map(|(kind, name)| PodOwner { kind, name }),
         team: row.try_get("team")?,
     })
 }

@@ -9,13 +9,20 @@ use sqlx::{AssertSqlSafe, Error, Row};
 
 use crate::connection::Database;
 use crate::error::DatabaseError;
-use crate::rows::{number, price_key, word};
+use crate::rows::{ALLOCATED, UNALLOCATED, number, price_key, word};
 
 /// Columns of the sums of a day, except the sums themselves.
 macro_rules! daily_columns {
     () => {
         "d.type, d.instance_type, d.region, d.purchase_option, h.namespace, h.team, i.state, i.activity, i.method, \
          i.profile, i.inferred"
+    };
+}
+
+/// Seconds of an interval within the range $1 to $2.
+macro_rules! seconds_in_range {
+    () => {
+        "(CASE WHEN i.end_s < $2 THEN i.end_s ELSE $2 END - CASE WHEN i.start_s > $1 THEN i.start_s ELSE $1 END)"
     };
 }
 
@@ -34,13 +41,13 @@ pub(crate) const CLOSE_DAY: &str = concat!(
 const DETAILS: &str = concat!(
     "SELECT i.day, ",
     daily_columns!(),
-    ", h.pod, h.owner_kind, h.owner_name, d.node, \
-     (CASE WHEN i.end_s < $2 THEN i.end_s ELSE $2 END - CASE WHEN i.start_s > $1 THEN i.start_s ELSE $1 END) \
-       * i.ppm AS ppm_s, \
-     i.percent_s * i.ppm / 1000000 * (CASE WHEN i.end_s < $2 THEN i.end_s ELSE $2 END - CASE WHEN i.start_s > $1 \
-       THEN i.start_s ELSE $1 END) / (i.end_s - i.start_s) AS percent_s, \
-     i.measured_s * i.ppm / 1000000 * (CASE WHEN i.end_s < $2 THEN i.end_s ELSE $2 END - CASE WHEN i.start_s > $1 \
-       THEN i.start_s ELSE $1 END) / (i.end_s - i.start_s) AS measured_s \
+    ", h.pod, h.owner_kind, h.owner_name, d.node, ",
+    seconds_in_range!(),
+    " * i.ppm AS ppm_s, i.percent_s * i.ppm / 1000000 * ",
+    seconds_in_range!(),
+    " / (i.end_s - i.start_s) AS percent_s, i.measured_s * i.ppm / 1000000 * ",
+    seconds_in_range!(),
+    " / (i.end_s - i.start_s) AS measured_s \
      FROM ledger_interval i JOIN ledger_device d ON d.id = i.device LEFT JOIN ledger_holder h ON h.id = i.holder \
      WHERE i.day >= $5 AND i.day <= $6 AND i.start_s < $2 AND i.end_s > $1 \
      AND NOT (i.day >= $3 AND i.day < $4 AND i.day IN (SELECT day FROM ledger_closed_day))"
@@ -195,9 +202,9 @@ fn sum(row: &AnyRow, by: &[Dimension]) -> Result<UsageSum, Error> {
         period: usize::try_from(row.try_get::<i64, _>(by.len())?).unwrap_or_default(),
         price_key: price_key(row)?,
         state: match (row.try_get::<i64, _>("state")?, activity) {
-            (0, Activity::Idle) => UsageState::Idle,
-            (0, Activity::Active | Activity::Unknown) => UsageState::Used,
-            (1, _) => UsageState::Unallocated,
+            (ALLOCATED, Activity::Idle) => UsageState::Idle,
+            (ALLOCATED, Activity::Active | Activity::Unknown) => UsageState::Used,
+            (UNALLOCATED, _) => UsageState::Unallocated,
             _ => UsageState::Unknown,
         },
         inferred: number::<i64>(row, "inferred")? != 0,

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use octavo_fleet::cluster::PodOwner;
 use octavo_fleet::price::{PriceKey, PurchaseOption};
 use octavo_ledger::{
     Activity, Container, Day, Device, DeviceState, Dimension, Holder, Interval, MeasuredPart,
-    Method, Owner, PPM, Part, Recorder, UsageQuery, UsageState, UsageSum,
+    Method, PPM, Part, Recorder, UsageQuery, UsageState, UsageSum,
 };
 use proptest::prelude::*;
 use tempfile::TempDir;
@@ -47,7 +48,7 @@ fn part(holder: u32, ppm: u32) -> MeasuredPart {
         container: "main".to_owned(),
         claim: None,
         owner: (holder.is_multiple_of(2))
-            .then(|| Owner { kind: "Job".to_owned(), name: "train".to_owned() }),
+            .then(|| PodOwner { kind: "Job".to_owned(), name: "train".to_owned() }),
         team: None,
     };
     let holder_of = match holder {

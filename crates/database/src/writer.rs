@@ -12,7 +12,7 @@ use sqlx::{Any, AnyConnection, AssertSqlSafe, Error, Transaction};
 
 use crate::connection::{Database, DatabaseUrl};
 use crate::error::DatabaseError;
-use crate::rows::{self, Ids, LAST_INTERVALS};
+use crate::rows::{self, ALLOCATED, Ids, LAST_INTERVALS, UNALLOCATED, UNKNOWN};
 use crate::sums::CLOSE_DAY;
 
 /// Rows of one statement.
@@ -216,7 +216,6 @@ impl LedgerWriter {
             let statement = insert(
                 "ledger_interval (day, device, start_s, slot, end_s, holder, state, activity, method, \
                  partition_uid, profile, ppm, inferred, percent_s, measured_s)",
-                15,
                 batch.len(),
                 "ON CONFLICT (day, device, start_s, slot) DO UPDATE SET end_s = excluded.end_s, \
                  percent_s = excluded.percent_s, measured_s = excluded.measured_s",
@@ -238,9 +237,9 @@ impl LedgerWriter {
         let part = &interval.part;
         let device = self.ids.devices.get(&interval.device).copied();
         let (state, holder) = match &part.holder {
-            Holder::Container(container) => (0_i64, self.ids.holders.get(container).copied()),
-            Holder::Unallocated => (1, None),
-            Holder::Unknown => (2, None),
+            Holder::Container(container) => (ALLOCATED, self.ids.holders.get(container).copied()),
+            Holder::Unallocated => (UNALLOCATED, None),
+            Holder::Unknown => (UNKNOWN, None),
         };
         query
             .bind(i64::from(interval.day().0))
@@ -268,7 +267,7 @@ async fn insert_devices(
     let devices: Vec<_> = devices.iter().collect();
     for batch in devices.chunks(ROWS_PER_STATEMENT) {
         let table = "ledger_device (id, node, uid, type, instance_type, region, purchase_option)";
-        let mut query = sqlx::query(AssertSqlSafe(insert(table, 7, batch.len(), ON_KNOWN_ID)));
+        let mut query = sqlx::query(AssertSqlSafe(insert(table, batch.len(), ON_KNOWN_ID)));
         for (device, id) in batch {
             query = query
                 .bind(**id)
@@ -291,7 +290,7 @@ async fn insert_holders(
     let holders: Vec<_> = holders.iter().collect();
     for batch in holders.chunks(ROWS_PER_STATEMENT) {
         let table = "ledger_holder (id, namespace, pod, uid, container, claim, owner_kind, owner_name, team)";
-        let mut query = sqlx::query(AssertSqlSafe(insert(table, 9, batch.len(), ON_KNOWN_ID)));
+        let mut query = sqlx::query(AssertSqlSafe(insert(table, batch.len(), ON_KNOWN_ID)));
         for (holder, id) in batch {
             query = query
                 .bind(**id)
@@ -324,8 +323,9 @@ async fn reopen(connection: &mut AnyConnection, day: Day) -> Result<(), Error> {
     Ok(())
 }
 
-/// Statement that inserts `rows` rows into the columns of a table.
-fn insert(table: &str, columns: usize, rows: usize, conflict: &str) -> String {
+/// Statement that inserts `rows` rows. `table` is the name of the table and its columns.
+fn insert(table: &str, rows: usize, conflict: &str) -> String {
+    let columns = table.split(',').count();
     let mut statement = format!("INSERT INTO {table} VALUES ");
     let mut number = 0_usize;
     for row in 0..rows {

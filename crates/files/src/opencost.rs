@@ -57,11 +57,11 @@ pub struct CsvExport {
 pub struct Omission {
     /// Devices and validity of the entry.
     pub entry: (PriceKey, Validity),
-    /// Why it is not expressed, or not completely.
+    /// Reason for the omission.
     pub reason: OmissionReason,
 }
 
-/// Why a part of a price book is not expressed.
+/// Reason why OpenCost's format cannot express an entry of a price book.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum OmissionReason {
     /// Another purchase option.

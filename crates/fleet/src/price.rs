@@ -21,6 +21,7 @@ use jiff::Timestamp;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use octavo_model::reported::Reported;
+use octavo_model::text::group_thousands;
 use rust_decimal::Decimal;
 use serde::{Deserialize, Serialize};
 use serde_with::{DeserializeFromStr, SerializeDisplay};
@@ -87,21 +88,6 @@ fn with_decimals(amount: Decimal, least: u32) -> String {
     amount.to_string()
 }
 
-/// Inserts commas between thousands.
-fn grouped(text: &str) -> String {
-    let (whole, rest) = text.split_at(text.find('.').unwrap_or(text.len()));
-    let count = whole.chars().count();
-    let digits = whole.chars().enumerate();
-    let grouped: String = digits
-        .flat_map(|(at, digit)| {
-            let left = count.saturating_sub(at);
-            let comma = (at > 0 && left.is_multiple_of(3)).then_some(',');
-            comma.into_iter().chain([digit])
-        })
-        .collect();
-    format!("{grouped}{rest}")
-}
-
 /// Maximum number of decimals. Cloud providers state hundredths of a cent.
 const MAX_DECIMALS: u32 = 6;
 /// Maximum price of one device for one hour, and maximum cost limit: sums over a fleet cannot overflow.
@@ -144,11 +130,11 @@ impl fmt::Display for Amount {
 impl Amount {
     /// Formats the amount with at least two decimals and a comma between thousands, as in `1,234.50`.
     pub fn shown(self) -> String {
-        grouped(&with_decimals(self.0, 2))
+        group_thousands(&with_decimals(self.0, 2))
     }
 
     /// Formats the amount like [`Self::shown`], rounded to hundredths.
-    pub fn in_cents(self) -> String {
+    pub fn shown_in_hundredths(self) -> String {
         Self(self.0.round_dp(2)).shown()
     }
 
@@ -160,7 +146,7 @@ impl Amount {
         }
         let whole = |amount: Decimal| {
             let rounded = amount.round_sf(3).unwrap_or(amount);
-            grouped(&with_decimals(rounded.round(), 0))
+            group_thousands(&with_decimals(rounded.round(), 0))
         };
         (whole(low.0), whole(high.0))
     }

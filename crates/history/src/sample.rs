@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use octavo_model::id::{PciAddress, TypeName};
 use octavo_model::quantity::Mebibytes;
-use octavo_model::reading::MemoryUse;
+use octavo_model::reading::{MEMORY_SLICES, MemoryUse};
 use octavo_node::sharing::usage::{DeviceUsage, UnitUsage, Usage};
 
 use crate::chunk::GAP;
@@ -27,9 +27,6 @@ pub struct DeviceSample {
     /// Its values.
     pub sample: Sample,
 }
-
-/// Memory slices of a GPU in MIG mode. GPUs with four slices, such as A30, count each twice.
-const MEMORY_SLICES: u64 = 8;
 
 /// Maximum number of partitions of a device, because agents choose what they report: a GPU has at most 7 GPU instances of 8
 /// compute instances each.
@@ -117,13 +114,12 @@ fn allocation(device: &DeviceUsage) -> Option<u32> {
     let mut instances = BTreeMap::new();
     for unit in allocated {
         // Compute instances share the memory of their GPU instance.
-        instances.insert(unit.gpu_instance, unit.memory?.total.get());
+        instances.insert(unit.gpu_instance, unit.memory?);
     }
-    let all = device.memory?.total.get();
-    let slices = instances.into_values().try_fold(0_u64, |sum, memory| {
-        let slices = memory.saturating_mul(MEMORY_SLICES).saturating_add(all / 2);
-        Some(sum.saturating_add(slices.checked_div(all)?))
-    });
+    let all = device.memory?;
+    let slices = instances
+        .into_values()
+        .try_fold(0_u64, |sum, memory| Some(sum.saturating_add(memory.slices_of(&all)?)));
     percent(slices?.min(MEMORY_SLICES), MEMORY_SLICES)
 }
 

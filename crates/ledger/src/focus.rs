@@ -15,7 +15,6 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use jiff::tz::TimeZone;
 use jiff::{Timestamp, ToSpan};
 use octavo_fleet::price::{Amount, Currency, PriceBook, PriceKey, PurchaseOption, UnitPrice};
 use rust_decimal::Decimal;
@@ -64,7 +63,7 @@ struct Allocation {
 
 /// Properties of all rows of an export.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Account {
+pub struct BillingAccount {
     /// Name of the cluster.
     pub cluster: Option<String>,
     /// Currency of rows without a price.
@@ -233,17 +232,17 @@ pub fn charges(
     charges.into_values().collect()
 }
 
-/// Heading of the CSV.
-pub fn heading() -> Vec<u8> {
+/// Header of the CSV.
+pub fn header() -> Vec<u8> {
     format!("{}\n", COLUMNS.join(",")).into_bytes()
 }
 
 impl OriginCharge {
-    /// The rows in CSV, without the heading.
+    /// The rows in CSV, without the header.
     ///
     /// # Errors
     /// Fails if a number is too large to be represented.
-    pub fn csv(&self, account: &Account) -> Result<Vec<u8>, FocusError> {
+    pub fn csv(&self, account: &BillingAccount) -> Result<Vec<u8>, FocusError> {
         let rows = self.rows(account).ok_or_else(|| FocusError::TooLarge(self.to_string()))?;
         let mut writer = csv::WriterBuilder::new().has_headers(false).from_writer(Vec::new());
         for row in rows {
@@ -253,7 +252,7 @@ impl OriginCharge {
     }
 
     /// The allocated charges. `None` if a number is too large to be represented.
-    pub(crate) fn rows(&self, account: &Account) -> Option<Vec<FocusRow>> {
+    pub(crate) fn rows(&self, account: &BillingAccount) -> Option<Vec<FocusRow>> {
         let total =
             self.parts.values().try_fold(0_i128, |sum, part| sum.checked_add((*part).into()))?;
         let quantities = split(self.parts.values(), HOUR_FRACTION)?;
@@ -265,7 +264,7 @@ impl OriginCharge {
 
     fn row(
         &self,
-        account: &Account,
+        account: &BillingAccount,
         part: &Allocation,
         hours: Decimal,
         ratio: Decimal,
@@ -297,8 +296,8 @@ impl OriginCharge {
             charge_class: None,
             charge_description: format!("Device hours of {key_name} on node {}", self.node),
             charge_frequency: "Usage-Based",
-            charge_period_end: Timestamp::from_second(self.day.end()).ok()?,
-            charge_period_start: Timestamp::from_second(self.day.start()).ok()?,
+            charge_period_end: self.day.end_time(),
+            charge_period_start: self.day.start_time(),
             consumed_quantity: hours,
             consumed_unit: UNIT,
             contracted_cost: cost,
@@ -344,10 +343,9 @@ impl OriginCharge {
 
     /// The month of the day.
     fn billing_period(&self) -> Option<(Timestamp, Timestamp)> {
-        let first = self.day.date().first_of_month();
-        let start = first.to_zoned(TimeZone::UTC).ok()?.timestamp();
-        let end = first.checked_add(1.month()).ok()?.to_zoned(TimeZone::UTC).ok()?.timestamp();
-        Some((start, end))
+        let first = self.day.first_of_month();
+        let next = first.date().checked_add(1.month()).ok()?;
+        Some((first.start_time(), Day::from_date(next).start_time()))
     }
 }
 

@@ -71,10 +71,31 @@ impl Day {
         self.start().saturating_add(DAY_SECONDS)
     }
 
+    /// The day of a date.
+    pub fn from_date(date: Date) -> Self {
+        let start = date.to_zoned(TimeZone::UTC).map(|start| start.timestamp());
+        Self::of(start.unwrap_or(Timestamp::MAX).as_second())
+    }
+
+    /// Start of the day.
+    pub fn start_time(self) -> Timestamp {
+        Timestamp::from_second(self.start()).unwrap_or(Timestamp::MAX)
+    }
+
+    /// End of the day.
+    pub fn end_time(self) -> Timestamp {
+        Timestamp::from_second(self.end()).unwrap_or(Timestamp::MAX)
+    }
+
     /// The date.
     pub fn date(self) -> Date {
-        let start = Timestamp::from_second(self.start()).unwrap_or(Timestamp::MAX);
-        start.to_zoned(TimeZone::UTC).date()
+        self.start_time().to_zoned(TimeZone::UTC).date()
+    }
+
+    /// First day of its month.
+    #[must_use]
+    pub fn first_of_month(self) -> Self {
+        Self::from_date(self.date().first_of_month())
     }
 }
 

@@ -6,8 +6,8 @@
 //! ```
 //!
 //! Pure: time is an argument. An interval is a part of a device that had one holder for a while. At every second that the ledger
-//! accounts for a device, the shares of its parts add up to exactly one device: what no pod holds is `unallocated`, and what
-//! nothing is known about is `unknown`.
+//! accounts for a device, the shares of its parts add up to exactly one device. A part without a pod is `unallocated`, and a part
+//! that was not reported is `unknown`.
 
 pub mod csv;
 mod device;
@@ -23,7 +23,7 @@ mod usage;
 
 pub use self::device::Device;
 pub use self::interval::{Day, Interval, IntervalKey, Utilization};
-pub use self::part::{Activity, Container, Holder, Method, Owner, PPM, Part};
+pub use self::part::{Activity, Container, Holder, Method, PPM, Part};
 pub use self::parts::{MeasuredPart, parts};
 pub use self::recorder::{DeviceState, MAX_BRIDGED_SECONDS, Recorder};
 pub use self::usage::{Dimension, UsageQuery, UsageState, UsageSum};

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use octavo_fleet::cluster::PodOwner;
 use strum::{Display, EnumString, IntoStaticStr, VariantArray};
 
 /// Shares are in parts per million of a device, so that they are whole numbers that add up to exactly one device.
@@ -14,11 +15,11 @@ pub struct Part {
     pub partition: Option<Arc<str>>,
     /// Profile of the partition.
     pub profile: Option<Arc<str>>,
-    /// How the share was determined.
+    /// Method that determined the share.
     pub method: Method,
     /// The holder.
     pub holder: Holder,
-    /// Whether the holder's processes used it.
+    /// Activity of the holder's processes.
     pub activity: Activity,
     /// Share of the device, in parts per million.
     pub ppm: u32,
@@ -49,22 +50,13 @@ pub struct Container {
     /// Resource claim that was allocated the part.
     pub claim: Option<String>,
     /// Workload that owns the pod.
-    pub owner: Option<Owner>,
+    pub owner: Option<PodOwner>,
     /// Value of the label that names the team.
     pub team: Option<String>,
 }
 
-/// Workload that owns a pod, such as a Job.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Owner {
-    /// Kind of the object.
-    pub kind: String,
-    /// Name of the object.
-    pub name: String,
-}
-
-/// Allocation method: how the share of a part was determined. The version is part of the name, because a report must state
-/// how its numbers came about.
+/// Allocation method: determines the share of a part. The version is part of the name, because a report must state how its
+/// numbers were calculated.
 #[derive(
     Debug,
     Clone,
@@ -91,7 +83,7 @@ pub enum Method {
     TimeSlicingReplicas,
 }
 
-/// Whether a holder's processes used its part.
+/// Activity of a holder's processes on its part.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Display, EnumString, IntoStaticStr,
 )]
@@ -127,19 +119,16 @@ impl Part {
             _ => false,
         }
     }
-}
 
-impl Part {
     /// The part with the workload and team of an earlier version of the same allocation, if they are not known any more: a pod
     /// that has ended is no longer in the cluster, but still has its devices for a moment.
-    pub(crate) fn with_attribution(&self, known: &Self) -> Self {
-        let (Holder::Container(new), Holder::Container(old)) = (&self.holder, &known.holder) else {
-            return self.clone();
-        };
-        if new.owner.is_some() || new.team.is_some() {
-            return self.clone();
+    pub(crate) fn with_attribution(self, known: &Self) -> Self {
+        match &self.holder {
+            Holder::Container(new) if new.owner.is_none() && new.team.is_none() => {
+                Self { holder: known.holder.clone(), ..self }
+            }
+            Holder::Container(_) | Holder::Unallocated | Holder::Unknown => self,
         }
-        Self { holder: Holder::Container(Arc::clone(old)), ..self.clone() }
     }
 }
 

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use octavo_model::profile::ProfileName;
+use octavo_model::reading::MEMORY_SLICES;
 use octavo_node::sharing::usage::{DeviceUsage, Tenant, UnitUsage};
 
 use crate::part::{Activity, Container, Holder, Method, PPM, Part};
@@ -17,15 +18,16 @@ pub struct MeasuredPart {
     pub percent: Option<u8>,
 }
 
-/// Memory slices of a GPU in MIG mode. GPUs with four slices, such as A30, count each twice.
-const MEMORY_SLICES: u64 = 8;
-
 /// Maximum number of parts of a device, because agents choose what they report. A device with more is unknown.
 const MAX_PARTS: usize = 512;
 
-/// The parts of a device. They add up to [`PPM`]. `container` adds what is known about the pod of a tenant.
-pub fn parts(device: &DeviceUsage, container: impl Fn(&Tenant) -> Container) -> Vec<MeasuredPart> {
-    let parts = try_parts(device, &container);
+/// The parts of a device, which are unknown without its usage. They add up to [`PPM`]. `container` describes the container of a
+/// tenant.
+pub fn parts(
+    device: Option<&DeviceUsage>,
+    container: impl Fn(&Tenant) -> Container,
+) -> Vec<MeasuredPart> {
+    let parts = device.and_then(|device| try_parts(device, &container));
     parts.unwrap_or_else(|| vec![MeasuredPart::new(Part::whole(Holder::Unknown), None)])
 }
 
@@ -47,7 +49,7 @@ fn try_parts(
     match (whole, instances.is_empty()) {
         (Some(unit), true) => parts.add_unit(unit, PPM, device.utilization.map(|used| used.0)),
         (Some(_), false) => return None,
-        (None, true) => parts.add_free(Part::whole(Holder::Unallocated)),
+        (None, true) => parts.add(Part::whole(Holder::Unallocated), None),
         (None, false) => parts.add_instances(device, &instances)?,
     }
     let parts = parts.parts;
@@ -72,24 +74,18 @@ impl<F: Fn(&Tenant) -> Container> Parts<'_, F> {
         }
     }
 
-    fn add_free(&mut self, part: Part) {
-        self.add(part, None);
-    }
-
     /// Adds the partitions of a device, and its memory slices without a partition.
     fn add_instances(
         &mut self,
         device: &DeviceUsage,
         instances: &BTreeMap<u32, Vec<&UnitUsage>>,
     ) -> Option<()> {
-        let all = device.memory?.total.get();
+        let all = device.memory?;
         let mut free = MEMORY_SLICES;
         let mut slices = Vec::new();
         for units in instances.values() {
             // Compute instances share the memory of their GPU instance.
-            let memory = units.first()?.memory?.total.get();
-            let count = memory.checked_mul(MEMORY_SLICES)?.saturating_add(all / 2);
-            let count = count.checked_div(all)?.max(1);
+            let count = units.first()?.memory?.slices_of(&all)?.max(1);
             free = free.checked_sub(count)?;
             slices.push(count);
         }
@@ -104,7 +100,7 @@ impl<F: Fn(&Tenant) -> Container> Parts<'_, F> {
         }
         let rest = shares.last().copied()?;
         let method = Method::MigMemorySlices;
-        self.add_free(Part { ppm: rest, method, ..Part::whole(Holder::Unallocated) });
+        self.add(Part { ppm: rest, method, ..Part::whole(Holder::Unallocated) }, None);
         Some(())
     }
 
@@ -112,12 +108,12 @@ impl<F: Fn(&Tenant) -> Container> Parts<'_, F> {
     fn add_unit(&mut self, unit: &UnitUsage, share: u32, percent: Option<u8>) {
         let exclusive =
             if unit.gpu_instance.is_some() { Method::MigMemorySlices } else { Method::WholeDevice };
-        let holders: Vec<&Tenant> =
-            unit.tenants.iter().filter(|tenant| !tenant.ids.is_empty()).collect();
-        let is_shared = unit.replicas.is_some()
-            || holders.iter().any(|tenant| tenant.ids.iter().any(|id| id.number().is_some()));
+        let holders: Vec<&Tenant> = unit.allocated_tenants().collect();
+        let is_shared =
+            unit.replicas.is_some() || holders.iter().any(|tenant| unit.is_time_sliced(tenant));
         let method = if is_shared { Method::TimeSlicingReplicas } else { exclusive };
-        let mut weights: Vec<u64> = holders.iter().map(|tenant| held(tenant, is_shared)).collect();
+        let mut weights: Vec<u64> =
+            holders.iter().map(|tenant| weight(tenant, is_shared)).collect();
         let allocated: u64 = weights.iter().sum();
         // NVIDIA's device plugin does not report the number of replicas: the allocated ones are all that is known.
         let replicas = unit.replicas.map_or(allocated, u64::from);
@@ -141,7 +137,7 @@ impl<F: Fn(&Tenant) -> Container> Parts<'_, F> {
             self.add(part(holder, activity(tenant), *ppm), percent);
         }
         let rest = shares.last().copied().unwrap_or_default();
-        self.add_free(part(Holder::Unallocated, Activity::Unknown, rest));
+        self.add(part(Holder::Unallocated, Activity::Unknown, rest), None);
     }
 }
 
@@ -153,7 +149,7 @@ impl MeasuredPart {
 }
 
 /// Weight of a tenant: its replicas, or 1 if the unit is not shared.
-fn held(tenant: &Tenant, is_shared: bool) -> u64 {
+fn weight(tenant: &Tenant, is_shared: bool) -> u64 {
     if !is_shared {
         return 1;
     }

@@ -10,8 +10,7 @@ use crate::interval::{Day, Interval, IntervalKey, Utilization};
 use crate::part::{Activity, Holder, PPM, Part};
 use crate::parts::MeasuredPart;
 
-/// Longest time without a report after which a device continues where it ended. After a longer one it is accounted for from
-/// its next report on, as if it were new.
+/// Longest gap that is accounted for. After a longer one, a device is accounted for from its next report on, as if it were new.
 pub const MAX_BRIDGED_SECONDS: i64 = 86_400;
 
 /// Maximum number of devices of a node within [`MAX_BRIDGED_SECONDS`], because agents choose what they report. Further ones are
@@ -243,7 +242,10 @@ impl Account {
             self.open.drain(..).map(|open| (open.part.clone(), open)).collect();
         for MeasuredPart { part, percent } in state.parts {
             let same = before.keys().find(|known| known.is_same_allocation(&part));
-            let part = same.map_or_else(|| part.clone(), |known| part.with_attribution(known));
+            let part = match same {
+                Some(known) => part.with_attribution(known),
+                None => part,
+            };
             match before.remove(&part) {
                 Some(open) => self.open.push(OpenPart { percent, ..open }),
                 None => self.start(part, percent),

@@ -17,7 +17,7 @@ const DECIMALS: u32 = 4;
 /// Decimals of hours in a report.
 const HOUR_DECIMALS: f64 = 1e6;
 
-/// Usage and cost of devices over a time.
+/// Usage and cost of devices in a time range.
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
@@ -26,10 +26,10 @@ pub struct CostReport {
     pub api_version: String,
     /// `CostReport`.
     pub kind: String,
-    /// Start of the time.
+    /// Start of the time range.
     #[schema(value_type = String)]
     pub from: Timestamp,
-    /// End of the time, exclusive.
+    /// End of the time range, exclusive.
     #[schema(value_type = String)]
     pub until: Timestamp,
     /// First day in the ledger; absent if it is empty. Nothing is known about the time before it.
@@ -58,7 +58,7 @@ pub struct CostItem {
     pub usage: Usage,
 }
 
-/// Device hours and costs. A device that is allocated in parts has the sum of its parts.
+/// Device hours and costs. The hours of a partitioned device are the sum of its parts.
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
@@ -82,7 +82,7 @@ pub struct Usage {
 #[serde(rename_all = "camelCase")]
 #[schema(as = DeviceHours)]
 pub struct Hours {
-    /// Allocated to containers with processes, or of which it is not known.
+    /// Allocated to containers with processes, or whose processes are not reported.
     pub used: f64,
     /// Allocated to containers without processes.
     pub idle: f64,
@@ -133,20 +133,14 @@ struct Sums {
 /// Times in the days of a range at which a price changes. A change within a day applies to the whole day, because the ledger
 /// sums up days.
 pub fn price_changes(prices: &PriceBook, from: Timestamp, until: Timestamp) -> Vec<Timestamp> {
-    let from = start_of_day(from);
-    let last = Day::of(until.as_second().saturating_sub(1));
-    let until = Timestamp::from_second(last.end()).unwrap_or(until);
+    let from = Day::of(from.as_second()).start_time();
+    let until = Day::of(until.as_second().saturating_sub(1)).end_time();
     let bounds = prices.entries().flat_map(|entry| [entry.validity.from, entry.validity.until]);
     let mut bounds: Vec<Timestamp> =
         bounds.flatten().filter(|at| from < *at && *at < until).collect();
     bounds.sort_unstable();
     bounds.dedup();
     bounds
-}
-
-/// Start of the day of a time in UTC.
-fn start_of_day(time: Timestamp) -> Timestamp {
-    Timestamp::from_second(Day::of(time.as_second()).start()).unwrap_or(time)
 }
 
 /// Creates the report for a query from its sums. At most `limit` groups are listed.
@@ -195,8 +189,18 @@ pub(crate) fn price_of(
     prices: Option<&PriceBook>,
 ) -> Option<UnitPrice> {
     let start = sum.period.checked_sub(1).and_then(|at| query.price_changes.get(at));
-    let start = start.copied().unwrap_or_else(|| start_of_day(query.from));
+    let start = start.copied().unwrap_or_else(|| Day::of(query.from.as_second()).start_time());
     prices?.price(sum.price_key.as_ref()?, start)
+}
+
+impl Usage {
+    /// Formats an amount in all currencies, as in `1,234.50 USD + 3.00 EUR`; `-` without a price.
+    pub fn shown_costs(&self, amount: impl Fn(&Cost) -> Amount) -> String {
+        let costs = self.costs.iter();
+        let shown = |cost| format!("{} {}", amount(cost).shown_in_hundredths(), cost.currency);
+        let costs: Vec<String> = costs.map(shown).collect();
+        if costs.is_empty() { "-".to_owned() } else { costs.join(" + ") }
+    }
 }
 
 impl Sums {

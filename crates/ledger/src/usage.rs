@@ -46,7 +46,7 @@ pub enum Dimension {
     Pod,
 }
 
-/// Whether a part was allocated.
+/// Allocation state of a part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Display, IntoStaticStr)]
 #[strum(serialize_all = "kebab-case")]
 pub enum UsageState {
@@ -69,7 +69,7 @@ pub struct UsageSum {
     pub period: usize,
     /// Properties that decide the price; `None` for unidentified devices.
     pub price_key: Option<PriceKey>,
-    /// Whether it was allocated.
+    /// Its allocation state.
     pub state: UsageState,
     /// True if it is not from a report, but follows from the reports before and after it.
     pub inferred: bool,

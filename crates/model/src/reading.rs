@@ -132,6 +132,19 @@ pub struct MemoryUse {
     pub reserved: Mebibytes,
 }
 
+/// Memory slices of a GPU in MIG mode. GPUs with four slices, such as A30, count each twice.
+pub const MEMORY_SLICES: u64 = 8;
+
+impl MemoryUse {
+    /// Number of the [`MEMORY_SLICES`] of a device that an instance with this memory has, rounded to the nearest. `None` if the
+    /// memory of the device is 0.
+    pub fn slices_of(&self, device: &Self) -> Option<u64> {
+        let all = device.total.get();
+        let memory = self.total.get().saturating_mul(MEMORY_SLICES);
+        memory.saturating_add(all / 2).checked_div(all)
+    }
+}
+
 /// A percentage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 #[serde(transparent)]

@@ -146,6 +146,14 @@ pub fn format_memory(memory: Mebibytes) -> String {
     }
 }
 
+/// Inserts commas between the thousands of a decimal number: `1234567.8` becomes `1,234,567.8`.
+pub fn group_thousands(number: &str) -> String {
+    let (whole, rest) = number.split_at(number.find('.').unwrap_or(number.len()));
+    let digits: Vec<char> = whole.chars().collect();
+    let groups = digits.rchunks(3).rev().map(|group| group.iter().collect::<String>());
+    format!("{}{rest}", join(groups, ","))
+}
+
 /// Text of a cell in a spreadsheet, which executes a cell that begins like a formula: an apostrophe makes it a text.
 /// Full-width characters count as well. Source: OWASP, "CSV Injection".
 pub fn spreadsheet_text(text: &str) -> Cow<'_, str> {

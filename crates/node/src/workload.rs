@@ -115,7 +115,7 @@ pub fn claims(usage: &Usage, types: &BTreeMap<PciAddress, TypeName>) -> Claims {
         BTreeMap::new();
     for device in &usage.devices {
         for unit in &device.units {
-            for tenant in unit.tenants.iter().filter(|tenant| !tenant.ids.is_empty()) {
+            for tenant in unit.allocated_tenants() {
                 let Some(place) = place(tenant) else { continue };
                 if allocated.len() >= MAX_PODS_PER_NODE && !allocated.contains_key(&place) {
                     continue;
@@ -137,13 +137,8 @@ fn place(tenant: &Tenant) -> Option<PodKey> {
     PodKey::new(tenant.namespace.as_deref()?, tenant.pod.as_deref()?)
 }
 
-/// Returns whether the unit is shared. With NVIDIA's plugin, this may be known from the id only.
-fn is_time_sliced(unit: &UnitUsage, tenant: &Tenant) -> bool {
-    unit.replicas.is_some() || tenant.ids.iter().any(|id| id.number().is_some())
-}
-
 fn part(unit: &UnitUsage, tenant: &Tenant, kind: Option<&TypeName>) -> AllocatedPart {
-    let sharing = match (is_time_sliced(unit, tenant), unit.gpu_instance) {
+    let sharing = match (unit.is_time_sliced(tenant), unit.gpu_instance) {
         (true, _) => "time-slicing",
         (false, Some(_)) => "mig",
         (false, None) => "exclusive",

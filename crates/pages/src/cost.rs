@@ -10,7 +10,7 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use jiff::Timestamp;
 use octavo_access::visibility::ReaderVisibility;
-use octavo_fleet::access::{AccessReview, Resource, Verb, Visibility};
+use octavo_fleet::access::Visibility;
 use octavo_ledger::Dimension;
 use octavo_ledger::csv::to_csv;
 use octavo_ledger::report::CostReport;
@@ -18,7 +18,7 @@ use octavo_store::ledger::{CostQuery, LedgerError, LedgerReader};
 use octavo_toolkit::error::chain;
 
 use self::daily::DailyUsage;
-use self::request::{CostForm, CostRequest, EqualRequests};
+use self::request::{CostForm, CostRequest, EquivalentRequests};
 use self::rows::{CostRow, IdleWorkload, Totals, hours};
 use super::badges::printable;
 use super::frame::Frame;
@@ -39,7 +39,7 @@ struct CostPage {
     /// Form; absent without a ledger.
     form: Option<CostForm>,
     content: Content,
-    equal: Option<EqualRequests>,
+    equal: Option<EquivalentRequests>,
     origin: String,
 }
 
@@ -142,7 +142,7 @@ async fn content(
     request: &CostRequest,
     visibility: &Visibility,
 ) -> Content {
-    if let Some(refusal) = refusal(&request.query, visibility) {
+    if let Some(refusal) = request.query.refusal(visibility) {
         return Content::Forbidden(refusal);
     }
     match reports(site, ledger, &request.query).await {
@@ -159,13 +159,6 @@ async fn content(
     }
 }
 
-/// Reason why the reader is not authorized for a query.
-fn refusal(query: &CostQuery, visibility: &Visibility) -> Option<String> {
-    let nodes = AccessReview::all(Verb::List, Resource::Nodes);
-    (query.names_nodes() && !visibility.nodes)
-        .then(|| format!("usage by node requires the permission to {nodes}"))
-}
-
 async fn reports(
     site: &PageState,
     ledger: &LedgerReader,
@@ -180,8 +173,8 @@ async fn reports(
     };
     let groups = ledger.report(query, book).await?;
     let days = ledger.report(&by(Dimension::Day), book).await?;
-    let is_one = |one: &Dimension| matches!(one, Dimension::Workload | Dimension::Pod);
-    let workloads = if query.usage.filters.iter().any(|(one, _)| is_one(one)) {
+    let is_single_workload = |one: &Dimension| matches!(one, Dimension::Workload | Dimension::Pod);
+    let workloads = if query.usage.filters.iter().any(|(one, _)| is_single_workload(one)) {
         None
     } else {
         match ledger.report(&by(Dimension::Workload), book).await {
@@ -273,7 +266,7 @@ pub(super) async fn download(
         Ok(request) => request,
         Err(error) => return text(StatusCode::BAD_REQUEST, &format!("invalid address: {error}")),
     };
-    if let Some(refusal) = refusal(&request.query, &visibility) {
+    if let Some(refusal) = request.query.refusal(&visibility) {
         return text(StatusCode::FORBIDDEN, &refusal);
     }
     let prices = site.view.prices();

@@ -4,10 +4,9 @@ mod focus;
 
 use std::sync::Arc;
 
-use jiff::civil::Date;
-use jiff::tz::TimeZone;
 use jiff::{Timestamp, ToSpan};
 use octavo_database::{Database, DatabaseError, DatabaseUrl};
+use octavo_fleet::access::{AccessReview, Resource, Verb, Visibility};
 use octavo_fleet::price::{PriceBook, parse_time};
 use octavo_ledger::report::{CostReport, price_changes, report};
 use octavo_ledger::{Day, Dimension, UsageQuery, UsageState, UsageSum};
@@ -160,10 +159,13 @@ impl CostQuery {
         Ok(())
     }
 
-    /// Returns whether the report has names of nodes.
-    pub fn names_nodes(&self) -> bool {
+    /// Reason why the reader is not authorized for the report, which can name nodes.
+    pub fn refusal(&self, visibility: &Visibility) -> Option<String> {
         let filters = self.usage.filters.iter().map(|(dimension, _)| dimension);
-        self.usage.by.iter().chain(filters).any(|one| *one == Dimension::Node)
+        let names_nodes = self.usage.by.iter().chain(filters).any(|one| *one == Dimension::Node);
+        let nodes = AccessReview::all(Verb::List, Resource::Nodes);
+        (names_nodes && !visibility.nodes)
+            .then(|| format!("usage by node requires the permission to {nodes}"))
     }
 }
 
@@ -190,13 +192,9 @@ fn dimensions(value: &str) -> Result<Vec<Dimension>, QueryError> {
 
 /// Start of the month of a time in UTC.
 fn start_of_month(now: Timestamp) -> Timestamp {
-    let date: Date = now.to_zoned(TimeZone::UTC).date();
-    let start = date.first_of_month().to_zoned(TimeZone::UTC).map(|start| start.timestamp());
+    let start = Day::of(now.as_second()).first_of_month().start_time();
     // In the first second of a month, the range would be empty.
-    start
-        .ok()
-        .filter(|start| *start < now)
-        .unwrap_or_else(|| now.saturating_sub(1.hour()).unwrap_or(now))
+    if start < now { start } else { now.saturating_sub(1.hour()).unwrap_or(now) }
 }
 
 /// Notes on data that is missing in a report.

@@ -14,7 +14,7 @@ mod observation;
 use std::sync::Arc;
 use std::time::Duration;
 
-use octavo_database::{DatabaseError, LedgerWriter};
+use octavo_database::{DatabaseError, DatabaseUrl, LedgerWriter};
 use octavo_kube::cluster::WatchedCluster;
 use octavo_ledger::{Day, Interval, MAX_BRIDGED_SECONDS, Recorder};
 use octavo_store::fleet::{Fleet, Node};
@@ -36,7 +36,7 @@ const OPEN_INTERVAL: Duration = Duration::from_secs(10);
 /// Time limit of a write, which no scan interrupts.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 /// If the clock is more than this ahead of the last usage at the start, it may be wrong, and nothing is deleted.
-const MAX_SILENT_DAYS: i64 = 30;
+const MAX_SILENT_DAYS: i32 = 30;
 /// Interval of closing days and deleting old intervals.
 const MAINTENANCE_INTERVAL: Duration = Duration::from_hours(1);
 /// Maximum number of intervals that wait for the database. Beyond it, nothing is recorded until it can be written.
@@ -47,6 +47,7 @@ const NODES_PER_BATCH: usize = 50;
 /// Recorder of the usage.
 #[derive(Debug)]
 pub struct LedgerRecorder {
+    url: DatabaseUrl,
     view: FleetView,
     cluster: Option<watch::Receiver<Arc<WatchedCluster>>>,
     settings: LedgerSettings,
@@ -68,11 +69,12 @@ struct Recording<'a> {
 impl LedgerRecorder {
     /// Creates a recorder. It does not access the database before it runs.
     pub fn new(
+        url: DatabaseUrl,
         view: FleetView,
         cluster: Option<watch::Receiver<Arc<WatchedCluster>>>,
         settings: LedgerSettings,
     ) -> Self {
-        Self { view, cluster, settings, metrics: LedgerMetrics::default() }
+        Self { url, view, cluster, settings, metrics: LedgerMetrics::default() }
     }
 
     /// Its metrics.
@@ -91,25 +93,28 @@ impl LedgerRecorder {
 
     /// Opens the database, and tries again until it succeeds.
     async fn open(&self) -> Recording<'_> {
-        let Some(url) = &self.settings.ledger else {
-            return std::future::pending().await;
-        };
         let mut is_failing = false;
         loop {
-            match LedgerWriter::open(url).await {
+            match LedgerWriter::open(&self.url).await {
                 Ok((writer, last)) => {
-                    info!(ledger = %url, "recording the usage of devices");
+                    info!(ledger = %self.url, "recording the usage of devices");
                     return Recording::new(self, writer, last);
                 }
-                Err(error) if !is_failing => {
+                Err(error) => {
                     self.metrics.count_failure();
-                    error!(error = %chain(&error), "no usage is recorded until the ledger can be opened");
-                    is_failing = true;
+                    if !std::mem::replace(&mut is_failing, true) {
+                        error!(error = %chain(&error), "no usage is recorded until the ledger can be opened");
+                    }
                 }
-                Err(_) => self.metrics.count_failure(),
             }
             sleep(OPEN_INTERVAL).await;
         }
+    }
+
+    /// Seconds since 1970, by the clock of the fleet.
+    fn now(&self) -> i64 {
+        let clock = self.view.clock();
+        clock.wall(clock.now()).as_second()
     }
 }
 
@@ -117,7 +122,8 @@ impl<'a> Recording<'a> {
     fn new(task: &'a LedgerRecorder, writer: LedgerWriter, last: Vec<Interval>) -> Self {
         let now = task.now();
         let end = last.iter().map(|interval| interval.end).max().unwrap_or(now);
-        let may_delete = now.saturating_sub(end) / 86_400 <= MAX_SILENT_DAYS;
+        let silent_days = Day::of(now).0.saturating_sub(Day::of(end).0);
+        let may_delete = silent_days <= MAX_SILENT_DAYS;
         if end > now {
             warn!(
                 seconds = end.saturating_sub(now),
@@ -140,7 +146,7 @@ impl<'a> Recording<'a> {
         }
     }
 
-    /// Runs until `stop`. A write is never cancelled, because its intervals are no longer in the recorder.
+    /// Runs until `stop`, which ends it between two steps: the intervals of an interrupted write would be lost.
     async fn run(&mut self, mut stop: watch::Receiver<bool>) {
         let mut scans = interval(SCAN_INTERVAL.min(self.task.settings.ledger_write_interval));
         scans.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -208,14 +214,14 @@ impl<'a> Recording<'a> {
 
     async fn write(&mut self) {
         let changed = self.recorder.take_changed();
-        // A write that is cancelled is repeated with the same result.
+        // Repeating a write that may have succeeded changes nothing.
         let result = timeout(WRITE_TIMEOUT, self.writer.write(&changed)).await;
         let result = result.unwrap_or(Err(DatabaseError::Timeout(WRITE_TIMEOUT)));
         if result.is_err() {
             self.recorder.put_back(changed);
         }
         self.task.metrics.set_waiting(self.recorder.changed_count());
-        self.note(result.map(|()| self.task.now()));
+        self.log_result(result.map(|()| self.task.now()));
     }
 
     /// Closes the days that are over, and deletes old intervals.
@@ -238,11 +244,11 @@ impl<'a> Recording<'a> {
         if let Ok(bytes) = result {
             self.task.metrics.set_bytes(bytes);
         }
-        self.note(result.map(|_| self.task.now()));
+        self.log_result(result.map(|_| self.task.now()));
     }
 
     /// Logs the first of several failures, and the end of them.
-    fn note(&mut self, result: Result<i64, DatabaseError>) {
+    fn log_result(&mut self, result: Result<i64, DatabaseError>) {
         match result {
             Ok(now) => {
                 self.task.metrics.set_written(now);
@@ -257,13 +263,5 @@ impl<'a> Recording<'a> {
                 }
             }
         }
-    }
-}
-
-impl LedgerRecorder {
-    /// Seconds since 1970, by the clock of the fleet.
-    fn now(&self) -> i64 {
-        let clock = self.view.clock();
-        clock.wall(clock.now()).as_second()
     }
 }

@@ -1,10 +1,9 @@
 //! `octavo cost`: usage and cost over a time, from the ledger of the aggregator.
 
 use octavo_client::{Client, RequestPath};
-use octavo_fleet::price::Amount;
 use octavo_ledger::Dimension;
 use octavo_ledger::csv::to_csv;
-use octavo_ledger::report::{Cost, CostReport, Usage};
+use octavo_ledger::report::{CostReport, Usage};
 
 use super::output::{self, OutputState};
 use super::text::{self, Cell};
@@ -14,6 +13,7 @@ use crate::settings::cost::{CostFormat, CostSettings};
 
 const COLUMNS: [&str; 7] =
     ["USED h", "IDLE h", "UNALLOCATED h", "UNKNOWN h", "TOTAL h", "COST", "IDLE COST"];
+
 /// Runs `octavo cost`.
 pub(super) async fn cost(settings: &CostSettings, colors: Colors) -> Result<Report, CliError> {
     let client = Client::connect(&settings.server).await?;
@@ -55,7 +55,7 @@ async fn focus(client: &Client, parameters: &[(&str, String)]) -> Result<Report,
 fn notes(report: &CostReport) -> Vec<String> {
     let mut notes = report.notes.clone();
     if report.items.is_empty() {
-        notes.push("the ledger has no usage in this time".to_owned());
+        notes.push("the ledger has no usage in this time range".to_owned());
     }
     if let Some(begins) = report.begins.as_ref().filter(|begins| **begins > report.from.to_string())
     {
@@ -86,7 +86,7 @@ fn table(report: &CostReport, settings: &CostSettings, colors: Colors) -> String
         let hours = usage.device_hours;
         let hours = [hours.used, hours.idle, hours.unallocated, hours.unknown, hours.total];
         let hours = hours.iter().map(|hours| Cell::plain(&format!("{hours:.1}")));
-        let costs = [costs(usage, |cost| cost.total), costs(usage, |cost| cost.idle)];
+        let costs = [usage.shown_costs(|cost| cost.total), usage.shown_costs(|cost| cost.idle)];
         first.iter().map(Cell::plain).chain(hours).chain(costs.iter().map(Cell::plain)).collect()
     };
     let rows = report.items.iter().map(|item| {
@@ -101,12 +101,4 @@ fn table(report: &CostReport, settings: &CostSettings, colors: Colors) -> String
     let total = total.map(|(at, _)| if at == 0 { "TOTAL" } else { "" }.to_owned()).collect();
     let rows = rows.chain([row(total, &report.total)]);
     text::table(&[&names, &COLUMNS], rows, settings.headers, colors)
-}
-
-/// Costs in all currencies; `-` without a price.
-fn costs(usage: &Usage, amount: impl Fn(&Cost) -> Amount) -> String {
-    let costs = usage.costs.iter();
-    let costs: Vec<String> =
-        costs.map(|cost| format!("{} {}", amount(cost).in_cents(), cost.currency)).collect();
-    if costs.is_empty() { "-".to_owned() } else { costs.join(" + ") }
 }

@@ -6,10 +6,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use octavo_database::LedgerWriter;
 use octavo_files::config_files::prices::PriceFile;
+use octavo_fleet::cluster::PodOwner;
 use octavo_fleet::price::{PriceKey, PurchaseOption};
-use octavo_ledger::{
-    Activity, Container, Day, Device, Holder, Interval, Method, Owner, PPM, Part, Utilization,
-};
+use octavo_ledger::{Activity, Container, Day, Device, Holder, Interval, Part, Utilization};
 use octavo_store::ledger::LedgerReader;
 use serde_json::json;
 use tempfile::TempDir;
@@ -48,7 +47,7 @@ fn holder(namespace: &str, workload: &str) -> Holder {
         uid: format!("uid-{workload}"),
         container: "main".to_owned(),
         claim: None,
-        owner: Some(Owner { kind: "Job".to_owned(), name: workload.to_owned() }),
+        owner: Some(PodOwner { kind: "Job".to_owned(), name: workload.to_owned() }),
         team: None,
     }))
 }
@@ -63,12 +62,7 @@ fn interval(
     let device = Device {
         node: format!("gpu-{:02}", number / 4).parse().unwrap(),
         id: format!("GPU-{number}"),
-        price_key: Some(PriceKey {
-            type_name: type_name.parse().unwrap(),
-            option: PurchaseOption::OnDemand,
-            instance_type: None,
-            region: None,
-        }),
+        price_key: Some(PriceKey::new(type_name.parse().unwrap(), PurchaseOption::OnDemand)),
     };
     let start = day.start() + hour * HOUR;
     let (holder, activity) = part;
@@ -78,14 +72,7 @@ fn interval(
         start,
         end: start + hours * HOUR,
         slot: 0,
-        part: Part {
-            partition: None,
-            profile: None,
-            method: Method::WholeDevice,
-            holder,
-            activity,
-            ppm: PPM,
-        },
+        part: Part { activity, ..Part::whole(holder) },
         inferred: false,
         utilization: Utilization { percent_seconds: percent * hours * HOUR, seconds: hours * HOUR },
     }

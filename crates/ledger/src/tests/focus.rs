@@ -10,7 +10,7 @@ use octavo_model::source_position::SourcePosition;
 use proptest::prelude::*;
 use rust_decimal::Decimal;
 
-use crate::focus::{Account, COLUMNS, DIMENSIONS, FocusRow, OriginCharge, charges};
+use crate::focus::{BillingAccount, COLUMNS, DIMENSIONS, FocusRow, OriginCharge, charges};
 use crate::report::{price_changes, report};
 use crate::{Day, PPM, UsageQuery, UsageState, UsageSum};
 
@@ -42,8 +42,8 @@ const MANDATORY: [&str; 21] = [
     "ServiceName",
 ];
 
-fn account() -> Account {
-    Account { cluster: Some("east".to_owned()), currency: "EUR".parse().unwrap() }
+fn account() -> BillingAccount {
+    BillingAccount { cluster: Some("east".to_owned()), currency: "EUR".parse().unwrap() }
 }
 
 fn key(type_name: &str, option: PurchaseOption) -> PriceKey {
@@ -110,7 +110,7 @@ fn ratio(row: &FocusRow) -> Decimal {
 
 /// Lines of an export with the heading, as a reader sees them.
 fn table(charges: &[OriginCharge]) -> Vec<BTreeMap<String, String>> {
-    let mut text = crate::focus::heading();
+    let mut text = crate::focus::header();
     for charge in charges {
         text.extend(charge.csv(&account()).unwrap());
     }
@@ -192,7 +192,7 @@ fn rows_of_a_small_ledger_are_complete_and_add_up() {
 #[test]
 fn export_of_a_small_ledger_equals_the_golden_file() {
     let book = book(&[("nvidia-h100-80gb", "3.93")]);
-    let mut text = crate::focus::heading();
+    let mut text = crate::focus::header();
     for charge in charges(DAY, &query(&book), small_ledger(), &book) {
         text.extend(charge.csv(&account()).unwrap());
     }

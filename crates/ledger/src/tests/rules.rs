@@ -59,7 +59,7 @@ fn device(units: Vec<UnitUsage>) -> DeviceUsage {
 
 /// Holder, method, share, activity and utilization of each part.
 fn shown(device: &DeviceUsage) -> Vec<(String, Method, u32, Activity, Option<u8>)> {
-    let parts = parts(device, |tenant| Container {
+    let parts = parts(Some(device), |tenant| Container {
         pod: tenant.pod.clone().unwrap_or_default(),
         ..Container::default()
     });

@@ -178,7 +178,7 @@ impl Usage {
         let units = self.devices.iter();
         let units = units.flat_map(|device| device.units.iter().map(move |unit| (device, unit)));
         units.filter_map(|(device, unit)| {
-            let tenants = unit.tenants.iter().filter(|tenant| !tenant.ids.is_empty());
+            let tenants = unit.allocated_tenants();
             let pods: BTreeSet<String> = tenants.map(Tenant::with_claim).collect();
             let instance = unit.gpu_instance.map(|id| format!(" gi {id}")).unwrap_or_default();
             let profile = unit.profile.as_ref().map(|name| format!(" ({name})"));
@@ -189,6 +189,16 @@ impl Usage {
 }
 
 impl UnitUsage {
+    /// Its tenants with an allocation.
+    pub fn allocated_tenants(&self) -> impl Iterator<Item = &Tenant> {
+        self.tenants.iter().filter(|tenant| !tenant.ids.is_empty())
+    }
+
+    /// Returns whether the tenant holds replicas of the unit. With NVIDIA's plugin, this may be known from the ids only.
+    pub fn is_time_sliced(&self, tenant: &Tenant) -> bool {
+        self.replicas.is_some() || tenant.ids.iter().any(|id| id.number().is_some())
+    }
+
     /// GPU instance and compute instance of a partition.
     pub fn partition(&self) -> Option<(u32, u32)> {
         self.gpu_instance.zip(self.compute_instance)

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use octavo_model::id::{PciAddress, TypeName};
 use octavo_model::quantity::Mebibytes;
 
-use super::{HoldingCounts, is_time_sliced, place};
+use super::{HoldingCounts, place};
 use crate::sharing::usage::{DeviceUsage, Tenant, UnitUsage, Usage};
 
 /// Allocations and usage of one type by the pods of a namespace.
@@ -62,7 +62,7 @@ pub fn team_usage(
     for device in &usage.devices {
         let kind = types.get(&device.pci);
         for unit in &device.units {
-            for tenant in unit.tenants.iter().filter(|tenant| !tenant.ids.is_empty()) {
+            for tenant in unit.allocated_tenants() {
                 let Some(place) = place(tenant) else { continue };
                 let group = (place.namespace().to_owned(), kind.cloned());
                 let team = teams.entry(group).or_default();
@@ -77,7 +77,7 @@ pub fn team_usage(
                         pod: place.name().to_owned(),
                         device: device.name.clone(),
                         profile: unit.profile.clone(),
-                        replicas: is_time_sliced(unit, tenant).then(|| count(tenant)),
+                        replicas: unit.is_time_sliced(tenant).then(|| count(tenant)),
                         type_name: kind.cloned(),
                         memory_mib: allotted(device, unit, tenant).map_or(0, Mebibytes::get),
                     });
@@ -94,7 +94,7 @@ fn count(tenant: &Tenant) -> u64 {
 
 /// Memory that a tenant can use; `None` if unknown.
 fn allotted(device: &DeviceUsage, unit: &UnitUsage, tenant: &Tenant) -> Option<Mebibytes> {
-    if is_time_sliced(unit, tenant) {
+    if unit.is_time_sliced(tenant) {
         let each = unit.fair_share?.get();
         return Some(Mebibytes::new(each.saturating_mul(count(tenant))));
     }
@@ -106,7 +106,7 @@ fn allotted(device: &DeviceUsage, unit: &UnitUsage, tenant: &Tenant) -> Option<M
 impl HoldingCounts {
     /// Adds one allocation, without its pod.
     pub(super) fn add_unit(&mut self, unit: &UnitUsage, tenant: &Tenant) {
-        let (all, more) = match (is_time_sliced(unit, tenant), unit.gpu_instance) {
+        let (all, more) = match (unit.is_time_sliced(tenant), unit.gpu_instance) {
             (true, _) => (&mut self.replicas, count(tenant)),
             (false, Some(_)) => (&mut self.partitions, 1),
             (false, None) => (&mut self.devices, 1),

@@ -9,7 +9,7 @@ use octavo_ledger::Dimension;
 use octavo_ledger::report::{CostItem, CostReport, Hours, Usage};
 use octavo_model::text::join;
 
-use super::rows::{costs, hours, states};
+use super::rows::{hours, states};
 
 /// Maximum number of days in the chart: the last ones.
 const MAX_DAYS: usize = 366;
@@ -140,7 +140,7 @@ impl DayRow {
         Self {
             day: day.to_owned(),
             hours: all.map(hours).collect(),
-            cost: costs(usage, |cost| cost.total),
+            cost: usage.shown_costs(|cost| cost.total),
         }
     }
 }

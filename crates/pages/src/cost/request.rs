@@ -76,7 +76,7 @@ pub(super) struct CostForm {
 
 /// The same request on the command line and to the API.
 #[derive(Debug)]
-pub(super) struct EqualRequests {
+pub(super) struct EquivalentRequests {
     /// Flags of `octavo cost`; absent if it has no flag for a filter.
     pub(super) flags: Option<String>,
     /// Path and query of the API.
@@ -147,7 +147,7 @@ impl CostRequest {
     }
 
     /// The same request on the command line and to the API.
-    pub(super) fn equal(&self) -> EqualRequests {
+    pub(super) fn equal(&self) -> EquivalentRequests {
         let address = self.address.without(SORT);
         let mut flags = Some(String::new());
         for (name, value) in address.pairs() {
@@ -155,7 +155,7 @@ impl CostRequest {
             let is_known = FLAGS.contains(&name.as_str());
             flags = flags.filter(|_| is_known).map(|flags| flags + &flag);
         }
-        EqualRequests { flags, api: address.at("/api/v1/cost") }
+        EquivalentRequests { flags, api: address.at("/api/v1/cost") }
     }
 }
 

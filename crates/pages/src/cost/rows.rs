@@ -3,10 +3,9 @@
 use jiff::ToSpan;
 use jiff::civil::Date;
 use octavo_fleet::availability::UnitType;
-use octavo_fleet::price::Amount;
 use octavo_ledger::Dimension;
-use octavo_ledger::report::{Cost, CostItem, Hours, Usage};
-use octavo_model::text::join;
+use octavo_ledger::report::{CostItem, Hours, Usage};
+use octavo_model::text::{group_thousands, join};
 
 use super::request::CostRequest;
 use crate::badges::{printable, product_name};
@@ -82,13 +81,7 @@ pub(super) fn states(hours: &Hours) -> [(StateStyle, f64); 4] {
 /// Formats hours with a decimal and a comma between thousands: `1,234.5`.
 pub(super) fn hours(hours: f64) -> String {
     let text = format!("{hours:.1}");
-    let (whole, rest) = text.split_at(text.find('.').unwrap_or(text.len()));
-    let digits: Vec<char> = whole.chars().collect();
-    let groups = digits.rchunks(3).rev().map(|group| group.iter().collect::<String>());
-    if hours > 0.0 && text == "0.0" {
-        return "< 0.1".to_owned();
-    }
-    format!("{}{rest}", join(groups, ","))
+    if hours > 0.0 && text == "0.0" { "< 0.1".to_owned() } else { group_thousands(&text) }
 }
 
 /// Share in percent: `12 %`.
@@ -98,14 +91,6 @@ fn share(part: f64, whole: f64) -> String {
     }
     let percent = part / whole * 100.0;
     if percent > 0.0 && percent < 1.0 { "< 1 %".to_owned() } else { format!("{percent:.0} %") }
-}
-
-/// Costs in all currencies; `-` without a price.
-pub(super) fn costs(usage: &Usage, amount: impl Fn(&Cost) -> Amount) -> String {
-    let costs = usage.costs.iter();
-    let text =
-        join(costs.map(|cost| format!("{} {}", amount(cost).in_cents(), cost.currency)), " + ");
-    if text.is_empty() { "-".to_owned() } else { text }
 }
 
 /// Bar of device hours by state.
@@ -154,8 +139,8 @@ impl CostRow {
             utilization: usage
                 .utilization_percent
                 .map_or_else(|| "-".to_owned(), |percent| format!("{percent:.0} %")),
-            cost: costs(usage, |cost| cost.total),
-            idle_cost: costs(usage, |cost| cost.idle),
+            cost: usage.shown_costs(|cost| cost.total),
+            idle_cost: usage.shown_costs(|cost| cost.idle),
         }
     }
 }
@@ -221,7 +206,7 @@ impl IdleWorkload {
             href: workload_link(workload, request),
             idle: hours(of.idle),
             share: share(of.idle, of.total),
-            cost: costs(&item.usage, |cost| cost.idle),
+            cost: item.usage.shown_costs(|cost| cost.idle),
         })
     }
 }
@@ -232,9 +217,9 @@ impl Totals {
         let costs_of = usage.costs.iter();
         Self {
             costs: costs_of
-                .map(|cost| (cost.total.in_cents(), cost.currency.to_string()))
+                .map(|cost| (cost.total.shown_in_hundredths(), cost.currency.to_string()))
                 .collect(),
-            idle_cost: costs(usage, |cost| cost.idle),
+            idle_cost: usage.shown_costs(|cost| cost.idle),
             hours: hours(of.total),
             bar: bar(of, TOTAL_BAR_HEIGHT),
             states: states(of)

@@ -11,10 +11,9 @@ use jiff::tz::TimeZone;
 use octavo_database::LedgerWriter;
 use octavo_files::config_files::prices::PriceFile;
 use octavo_fleet::access::{Visibility, VisibleTypes};
+use octavo_fleet::cluster::PodOwner;
 use octavo_fleet::price::{PriceKey, PurchaseOption};
-use octavo_ledger::{
-    Activity, Container, Day, Device, Holder, Interval, Method, Owner, PPM, Part, Utilization,
-};
+use octavo_ledger::{Activity, Container, Day, Device, Holder, Interval, Part, Utilization};
 use octavo_store::availability::Counter;
 use octavo_store::clock::Clock;
 use octavo_store::fleet::Fleet;
@@ -47,7 +46,7 @@ fn container(namespace: &str, workload: &str) -> Holder {
         uid: format!("uid-{workload}"),
         container: "main".to_owned(),
         claim: None,
-        owner: Some(Owner { kind: "Job".to_owned(), name: workload.to_owned() }),
+        owner: Some(PodOwner { kind: "Job".to_owned(), name: workload.to_owned() }),
         team: None,
     }))
 }
@@ -56,12 +55,7 @@ fn interval(gpu: u8, date: &str, hours: i64, holder: Holder, activity: Activity)
     let device = Device {
         node: "gpu-07".parse().unwrap(),
         id: format!("GPU-{gpu}"),
-        price_key: Some(PriceKey {
-            type_name: "nvidia-l4-24gb".parse().unwrap(),
-            option: PurchaseOption::OnDemand,
-            instance_type: None,
-            region: None,
-        }),
+        price_key: Some(PriceKey::new("nvidia-l4-24gb".parse().unwrap(), PurchaseOption::OnDemand)),
     };
     let start = second(date);
     Interval {
@@ -69,14 +63,7 @@ fn interval(gpu: u8, date: &str, hours: i64, holder: Holder, activity: Activity)
         start,
         end: start + hours * HOUR,
         slot: 0,
-        part: Part {
-            partition: None,
-            profile: None,
-            method: Method::WholeDevice,
-            holder,
-            activity,
-            ppm: PPM,
-        },
+        part: Part { activity, ..Part::whole(holder) },
         inferred: false,
         utilization: Utilization { percent_seconds: 40 * hours * HOUR, seconds: hours * HOUR },
     }

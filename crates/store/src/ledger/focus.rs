@@ -1,7 +1,6 @@
 //! Export of the ledger in the FOCUS format, day by day.
 
 use jiff::Timestamp;
-use jiff::tz::TimeZone;
 use octavo_fleet::price::PriceBook;
 use octavo_ledger::focus::{DIMENSIONS, OriginCharge, charges};
 use octavo_ledger::report::price_changes;
@@ -34,8 +33,7 @@ impl LedgerReader {
         day: Day,
         prices: &PriceBook,
     ) -> Result<Vec<OriginCharge>, LedgerError> {
-        let time = |seconds| Timestamp::from_second(seconds).unwrap_or(Timestamp::MAX);
-        let (from, until) = (time(day.start()), time(day.end()));
+        let (from, until) = (day.start_time(), day.end_time());
         let query = UsageQuery {
             from,
             until,
@@ -49,7 +47,7 @@ impl LedgerReader {
 }
 
 impl FocusQuery {
-    /// Parses the parameters in `pairs`. Without them, the export is about the current month up to the day of `now`.
+    /// Parses the parameters in `pairs`. Without them, the export covers the current month up to the day of `now`.
     ///
     /// # Errors
     /// Fails with the name of an unknown or invalid parameter.
@@ -58,9 +56,8 @@ impl FocusQuery {
         now: Timestamp,
     ) -> Result<Self, QueryError> {
         let today = Day::of(now.as_second());
-        let first = today.date().first_of_month().to_zoned(TimeZone::UTC);
-        let from = first.map_or(today, |first| Day::of(first.timestamp().as_second()));
-        let mut query = Self { from, until: Day(today.0.saturating_add(1)) };
+        let mut query =
+            Self { from: today.first_of_month(), until: Day(today.0.saturating_add(1)) };
         set_each(pairs, &[], |name, value| match name {
             "from" => set(&mut query.from, "from", value),
             "until" => set(&mut query.until, "until", value),
@@ -86,8 +83,7 @@ fn set(day: &mut Day, name: &'static str, value: &str) -> Result<(), QueryError>
         return Ok(());
     }
     let date = value.parse().ok().filter(|_| value.len() == "2026-11-01".len());
-    let start = date.and_then(|date: jiff::civil::Date| date.to_zoned(TimeZone::UTC).ok());
-    let start = start.ok_or_else(|| QueryError::value(name, value, "a date such as 2026-11-01"))?;
-    *day = Day::of(start.timestamp().as_second());
+    let date = date.ok_or_else(|| QueryError::value(name, value, "a date such as 2026-11-01"))?;
+    *day = Day::from_date(date);
     Ok(())
 }

@@ -140,7 +140,7 @@ fn instance(unit: &UnitUsage) -> Option<u32> {
 
 /// Returns the only container that a unit is allocated to, if the unit is not shared.
 fn only(unit: &UnitUsage) -> Option<(String, String, String)> {
-    let mut allocations = unit.tenants.iter().filter(|tenant| !tenant.ids.is_empty());
+    let mut allocations = unit.allocated_tenants();
     let one = allocations.next()?;
     if allocations.next().is_some() || unit.replicas.is_some_and(|replicas| replicas > 1) {
         return None;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use octavo_fleet::cluster::{ClusterPod, ClusterSnapshot, PodKey};
 use octavo_fleet::price::{PriceKey, PurchaseOption};
 use octavo_fleet::summary::{DevicePlace, DeviceSummary};
-use octavo_ledger::{Container, Device, DeviceState, Holder, MeasuredPart, Owner, Part, parts};
+use octavo_ledger::{Container, Device, DeviceState, parts};
 use octavo_model::id::PciAddress;
 use octavo_node::sharing::usage::{DeviceUsage, Tenant};
 use octavo_store::fleet::Node;
@@ -27,13 +27,10 @@ pub(super) fn device_states(node: &Node, directory: PodDirectory<'_>) -> Vec<Dev
         devices.map(|device| (device.pci, device)).collect();
     let states = node.devices.iter().map(|device| {
         let usage = match device.facts.place {
-            DevicePlace::Pci(pci) => devices.get(&pci),
+            DevicePlace::Pci(pci) => devices.get(&pci).copied(),
             DevicePlace::Neuron(_) => None,
         };
-        let parts = match usage {
-            Some(usage) => parts(usage, |tenant| directory.container(node, tenant)),
-            None => vec![MeasuredPart::new(Part::whole(Holder::Unknown), None)],
-        };
+        let parts = parts(usage, |tenant| directory.container(node, tenant));
         DeviceState { device: directory.device(node, device), parts }
     });
     states.collect()
@@ -57,7 +54,6 @@ impl PodDirectory<'_> {
     fn container(&self, node: &Node, tenant: &Tenant) -> Container {
         // An agent can name any pod, but only one on its own node has this workload and team.
         let pod = self.pod(tenant).filter(|pod| pod.node.as_deref() == Some(node.name.as_str()));
-        let owner = pod.and_then(|pod| pod.owner.as_ref());
         let team = pod.zip(self.team_label).and_then(|(pod, label)| pod.labels.get(label));
         Container {
             namespace: tenant.namespace.clone().unwrap_or_default(),
@@ -65,7 +61,7 @@ impl PodDirectory<'_> {
             uid: tenant.uid.clone().or_else(|| tenant.unnamed_pod.clone()).unwrap_or_default(),
             container: tenant.container.clone().unwrap_or_default(),
             claim: tenant.claim.clone(),
-            owner: owner.map(|owner| Owner { kind: owner.kind.clone(), name: owner.name.clone() }),
+            owner: pod.and_then(|pod| pod.owner.clone()),
             team: team.cloned(),
         }
     }

@@ -3,7 +3,7 @@
 use axum::Json;
 use axum::extract::State;
 use octavo_access::visibility::ReaderVisibility;
-use octavo_fleet::access::{AccessReview, Resource, Verb, Visibility};
+use octavo_fleet::access::Visibility;
 use octavo_fleet::problem::Problem;
 use octavo_ledger::report::CostReport;
 use octavo_store::ledger::{CostQuery, LedgerError, LedgerReader};
@@ -50,9 +50,7 @@ pub(super) async fn cost(
     let clock = api.view.clock();
     let query = CostQuery::parse(pairs, clock.wall(clock.now()))?;
     let ledger = ledger(&api)?;
-    if query.names_nodes() && !visibility.nodes {
-        let nodes = AccessReview::all(Verb::List, Resource::Nodes);
-        let detail = format!("usage by node requires the permission to {nodes}");
+    if let Some(detail) = query.refusal(&visibility) {
         return Err(ApiError::new(ProblemKind::Forbidden, detail).with_parameter("by"));
     }
     let prices = api.view.prices();
@@ -71,7 +69,7 @@ pub(super) fn ledger(api: &Api) -> Result<&LedgerReader, ApiError> {
     })
 }
 
-/// The answer if the ledger cannot be read; `parameter` decides the number of groups.
+/// The error of a report; `parameter` decides the number of groups.
 pub(super) fn ledger_error(
     error: &LedgerError,
     parameter: &str,

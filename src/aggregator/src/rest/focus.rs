@@ -11,7 +11,7 @@ use octavo_access::visibility::ReaderVisibility;
 use octavo_fleet::access::{AccessReview, Resource, Verb};
 use octavo_fleet::price::PriceBook;
 use octavo_fleet::problem::Problem;
-use octavo_ledger::focus::{Account, OriginCharge, heading};
+use octavo_ledger::focus::{BillingAccount, OriginCharge, header as csv_header};
 use octavo_store::ledger::{FocusQuery, LedgerReader};
 use octavo_store::task_stream::TaskStream;
 use octavo_toolkit::error::chain;
@@ -25,15 +25,15 @@ use super::problem::{ApiError, ProblemKind};
 
 const CSV: &str = "text/csv; charset=utf-8; header=present";
 
-/// A part of the file. After an error, the connection is closed, so that the reader does not take a part for the whole.
+/// A part of the file. After an error, the connection is closed, so that the reader does not mistake it for a complete file.
 type Part = Result<Vec<u8>, io::Error>;
 
-/// An export that is sent.
+/// An export and its source.
 struct Export {
     query: FocusQuery,
     ledger: LedgerReader,
     prices: Arc<PriceBook>,
-    account: Account,
+    account: BillingAccount,
 }
 
 /// Get a FOCUS dataset of usage and cost
@@ -75,7 +75,7 @@ pub(super) async fn focus(
         ApiError::new(ProblemKind::NoPriceBook, detail)
     })?;
     let cluster = api.view.cluster_name().map(ToString::to_string);
-    let account = Account { cluster, currency: prices.currency().clone() };
+    let account = BillingAccount { cluster, currency: prices.currency().clone() };
     let export = Export { query, ledger, prices, account };
     let deleted = export.ledger.deleted_before().await;
     let deleted = deleted.map_err(|error| ledger_error(&error, "from", &visibility))?;
@@ -99,7 +99,8 @@ pub(super) async fn focus(
 impl Export {
     /// Sends the file, with the charges of the first day, until the reader has all or disconnects. One day is in memory at a time.
     async fn send(self, first: Vec<OriginCharge>, parts: mpsc::Sender<Part>) {
-        let is_open = parts.send(Ok(heading())).await.is_ok() && self.send_day(first, &parts).await;
+        let is_open =
+            parts.send(Ok(csv_header())).await.is_ok() && self.send_day(first, &parts).await;
         if !is_open {
             return;
         }

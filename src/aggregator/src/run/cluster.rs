@@ -76,8 +76,10 @@ impl ClusterTasks {
         let policies = policies(runtime, settings, (&view, snapshots.as_ref()))?;
         let view = view.with_policies(policies.as_ref().map(|policies| policies.view.clone()));
         let ledger = &settings.ledger;
-        let recorder = || LedgerRecorder::new(view.clone(), snapshots.clone(), ledger.clone());
-        let ledger = ledger.ledger.is_some().then(recorder);
+        let ledger = ledger
+            .ledger
+            .clone()
+            .map(|url| LedgerRecorder::new(url, view.clone(), snapshots.clone(), ledger.clone()));
         Ok(Self {
             policies,
             ledger,
