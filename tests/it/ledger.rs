@@ -5,10 +5,12 @@ mod postgres;
 
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use serde_json::Value;
 use tempfile::TempDir;
+use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 use self::postgres::Postgres;
@@ -60,6 +62,7 @@ impl Site {
             "--aggregator-plaintext",
             "--node-name=gpu-1",
             "--heartbeat=1s",
+            "--metrics-listen=127.0.0.1:0",
         ];
         let mut command = self.rig.agent("{replicas: 1}", &more);
         self.agent = Some(Program::start(&mut command));
@@ -70,6 +73,15 @@ impl Site {
         self.rig.kubelet.give(pod, "nvidia.com/gpu", &[self.rig.gpu(0)]);
         self.rig.assign_to_pod(pid, pod, CgroupLayout::V2Systemd);
         self.rig.add_process(pid, 0, None, 1024);
+    }
+
+    /// Metrics of the agent.
+    async fn agent_metrics(&mut self) -> Api {
+        let mut agent = self.agent.take().unwrap();
+        let address = spawn_blocking(move || (agent.metrics(), agent));
+        let (address, agent) = address.await.unwrap();
+        self.agent = Some(agent);
+        Api::at(address)
     }
 
     /// The report, once it satisfies `wanted`.
@@ -181,6 +193,45 @@ async fn life(ledger: &str, files: TempDir) {
     assert!(bytes.is_some_and(|line| !line.ends_with(" 0")), "days are not closed: {metrics}");
     let uid = uid("train");
     assert!(!end.to_string().contains(&uid), "reports do not name UIDs");
+}
+
+#[tokio::test]
+async fn usage_while_the_aggregator_is_stopped_is_accounted_for_later() {
+    let files = TempDir::new().unwrap();
+    let ledger = format!("sqlite://{}", files.path().join("ledger.db").display());
+    let mut site = Site::start(&ledger, files);
+    let metrics = site.agent_metrics().await;
+    site.start_pod("train", 101);
+    let is_used = |report: &Value| group(report, "team/train").is_some();
+    let before = site.report("by=pod", is_used).await;
+
+    site.aggregator.kill();
+    let stopped = Timestamp::now();
+    for (pod, next, pid) in [("train", "short", 102), ("short", "last", 103)] {
+        site.rig.kubelet.end_pod(pod);
+        site.start_pod(next, pid);
+        let allocated = format!(
+            "octavo_container_allocated{{device=\"0\",gi=\"\",ci=\"\",profile=\"\",namespace=\"team\",pod=\"{next}\",container=\"main\"}} 1.0"
+        );
+        metrics.metrics_with(&[&allocated]).await;
+        // The ledger counts in seconds.
+        let until = Timestamp::now() + Duration::from_secs(3);
+        let mut pace = pace();
+        while Timestamp::now() < until {
+            pace.tick().await;
+        }
+    }
+    site.aggregator.restart();
+    let elapsed = Timestamp::now().duration_since(stopped).as_secs_f64();
+
+    let has_last = |report: &Value| group(report, "team/last").is_some();
+    let after = site.report("by=pod", has_last).await;
+    is_conserved(&after["total"]);
+    let short = hours(group(&after, "team/short").unwrap(), "used") * 3600.0;
+    assert!((2.0..elapsed).contains(&short), "{short} s: {after:#}");
+    assert_eq!(after["total"]["inferredHours"], 0.0, "{after:#}");
+    let unknown = |report: &Value| hours(&report["total"], "unknown");
+    assert!((unknown(&after) - unknown(&before)).abs() < 1e-6, "{after:#}");
 }
 
 #[tokio::test]

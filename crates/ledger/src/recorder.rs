@@ -13,6 +13,9 @@ use crate::parts::MeasuredPart;
 /// Longest gap that is accounted for. After a longer one, a device is accounted for from its next report on, as if it were new.
 pub const MAX_BRIDGED_SECONDS: i64 = 86_400;
 
+/// Maximum age of a report about the past. What an agent observed earlier is not accounted for.
+pub const MAX_PAST_SECONDS: i64 = 7 * 86_400;
+
 /// Maximum number of devices of a node within [`MAX_BRIDGED_SECONDS`], because agents choose what they report. Further ones are
 /// not accounted for.
 const MAX_DEVICES: usize = 256;
@@ -85,21 +88,34 @@ impl Recorder {
         max_silence: i64,
         devices: Vec<DeviceState>,
     ) {
+        self.record(node, at, Some(max_silence), devices);
+    }
+
+    /// Like [`Self::observe`]; without `max_silence`, the agent has observed the node since its last report.
+    fn record(
+        &mut self,
+        node: &NodeName,
+        at: i64,
+        max_silence: Option<i64>,
+        devices: Vec<DeviceState>,
+    ) {
         let Self { nodes, changed } = self;
+        let is_gap = |since: i64| max_silence.is_some_and(|max| at.saturating_sub(since) > max);
         let accounts = nodes.entry(node.clone()).or_default();
         let mut reported = BTreeMap::new();
         for state in devices {
             reported.entry(state.device.id.clone()).or_insert(state);
         }
         for (_, account) in accounts.iter_mut().filter(|(id, _)| !reported.contains_key(*id)) {
-            if !account.open.is_empty() && at.saturating_sub(account.until) <= max_silence {
+            if !account.open.is_empty() && !is_gap(account.until) {
                 account.extend(at, changed);
             }
             // The end of its time remains known, in case the device returns after the clock was set back.
             account.open.clear();
         }
         for (id, state) in reported {
-            let account = accounts.get_mut(&id).filter(|account| account.continues(at));
+            let account = accounts.get_mut(&id);
+            let account = account.filter(|one| max_silence.is_none() || one.continues(at));
             let Some(account) = account else {
                 if accounts.len() >= MAX_DEVICES && !accounts.contains_key(&id) {
                     continue;
@@ -111,13 +127,39 @@ impl Recorder {
             };
             if account.open.is_empty() {
                 account.until = account.until.max(at);
-            } else if at.saturating_sub(account.until) > max_silence {
+            } else if is_gap(account.until) {
                 account.bridge(at, &state.parts, changed);
             } else {
                 account.extend(at, changed);
             }
             account.replace(state);
         }
+    }
+
+    /// Like [`Self::observe`], with what the agent observed before and could not report: the devices from a time on, each until
+    /// the next one, and the last one until `at`. The agent has observed the node without a gap since the first one.
+    pub fn observe_with_past(
+        &mut self,
+        node: &NodeName,
+        at: i64,
+        max_silence: i64,
+        past: Vec<(i64, Vec<DeviceState>)>,
+        devices: Vec<DeviceState>,
+    ) {
+        let accounts = self.nodes.get(node);
+        let until = accounts.and_then(|known| known.values().map(|account| account.until).max());
+        let earliest = at.saturating_sub(MAX_PAST_SECONDS);
+        let since = until.map_or(earliest, |until| until.max(earliest));
+        let ends: Vec<i64> = past.iter().skip(1).map(|(start, _)| *start).chain([at]).collect();
+        let mut max_silence = Some(max_silence);
+        for ((start, devices), end) in past.into_iter().zip(ends) {
+            // The clocks of the node and of the aggregator can differ.
+            if end > since {
+                self.record(node, start.max(since).min(at), max_silence, devices);
+                max_silence = None;
+            }
+        }
+        self.record(node, at, max_silence, devices);
     }
 
     /// Forgets the devices that have not been reported since `before`.

@@ -18,7 +18,7 @@ use octavo_model::inventory::Inventory;
 use octavo_model::reason::Reason;
 use octavo_model::text::shorten;
 use octavo_node::label_set::LabelSet;
-use octavo_node::sharing::usage::Usage;
+use octavo_node::sharing::usage::{PastUsage, Usage};
 use octavo_planner::reconcile::NodeLayoutStatus;
 use octavo_stream::protocol::{PartKey, Parts, Run};
 use octavo_stream::status::{self, NodeStatus, StatusError};
@@ -282,6 +282,12 @@ impl Node {
     pub fn usage_by_pod(&self) -> Option<Usage> {
         // The store accepts decodable parts only.
         status::decode_usage(self.parts.get(PartKey::usage().as_str())?).ok()
+    }
+
+    /// Decodes the usage that the agent could not report before, in the order of its times.
+    pub fn past_usage(&self) -> Vec<PastUsage> {
+        let part = self.parts.get(PartKey::past_usage().as_str());
+        part.and_then(|part| status::decode_past_usage(part).ok()).unwrap_or_default()
     }
 
     /// State of the node at `now`.

@@ -25,10 +25,11 @@ use octavo_model::id::PciAddress;
 use octavo_model::inventory::{Device, Inventory, Machine, Neuron, NvmlState};
 use octavo_model::sharing_status::SharingStatus;
 use octavo_node::label_set::LabelSet;
-use octavo_node::sharing::usage::Usage;
+use octavo_node::sharing::usage::{PastUsage, Usage};
 use octavo_planner::reconcile::NodeLayoutStatus;
 use prost::Message;
 
+use self::field::FieldResult;
 pub use self::field::{StatusError, StatusProblem};
 use crate::proto::v1;
 use crate::protocol::{Content, PartKey, Parts};
@@ -120,6 +121,11 @@ pub fn encode_usage(usage: &Usage) -> (PartKey, Content) {
     (PartKey::usage(), content(&usage::write(usage)))
 }
 
+/// Encodes the part `past-usage`, to be added to the others. The decoder accepts at most [`MAX_USAGE_BYTES`] bytes.
+pub fn encode_past_usage<'a>(past: impl IntoIterator<Item = &'a PastUsage>) -> (PartKey, Content) {
+    (PartKey::past_usage(), content(&usage::write_past(past)))
+}
+
 /// Encodes the part with a device's profile catalog. Returns `None` for an empty catalog.
 fn profiles_part(catalog: &ProfileCatalog) -> Option<(PartKey, Content)> {
     if catalog.profiles().is_empty() {
@@ -151,6 +157,7 @@ pub fn decode(parts: &Parts) -> Result<NodeStatus, StatusError> {
     let layout = part(PartKey::layout()).map(decode_layout).transpose()?;
     let sharing = part(PartKey::sharing()).map(decode_sharing).transpose()?;
     let usage = part(PartKey::usage()).map(decode_usage).transpose()?;
+    part(PartKey::past_usage()).map(decode_past_usage).transpose()?;
     Ok(NodeStatus {
         inventory: Inventory { machine, nvml, neuron: decode_neuron(parts)?, devices },
         labels,
@@ -182,12 +189,24 @@ pub fn decode_sharing(content: &Content) -> Result<SharingStatus, StatusError> {
 
 /// Decodes the part `usage`. It consists of small items, so the limit on its bytes also limits its memory use.
 pub fn decode_usage(content: &Content) -> Result<Usage, StatusError> {
-    let key = PartKey::usage();
+    decode_usage_part(&PartKey::usage(), content, usage::read)
+}
+
+/// Decodes the part `past-usage`.
+pub fn decode_past_usage(content: &Content) -> Result<Vec<PastUsage>, StatusError> {
+    decode_usage_part(&PartKey::past_usage(), content, usage::read_past)
+}
+
+fn decode_usage_part<M: Message + Default, T>(
+    key: &PartKey,
+    content: &Content,
+    read: impl FnOnce(M) -> FieldResult<T>,
+) -> Result<T, StatusError> {
     let length = content.bytes().len();
     if length > MAX_USAGE_BYTES {
-        return Err(StatusError::part(&key, StatusProblem::TooLong { length }));
+        return Err(StatusError::part(key, StatusProblem::TooLong { length }));
     }
-    decode_part(&key, content, usage::read)
+    decode_part(key, content, read)
 }
 
 /// Decodes the parts `neuron` and `neuron/<number>`. Returns `None` if there are none.
@@ -285,7 +304,7 @@ impl Catalogs {
 fn decode_part<M: Message + Default, T>(
     key: &PartKey,
     content: &Content,
-    read: impl FnOnce(M) -> field::FieldResult<T>,
+    read: impl FnOnce(M) -> FieldResult<T>,
 ) -> Result<T, StatusError> {
     let message = M::decode(content.bytes()).map_err(|error| StatusError::part(key, error))?;
     read(message).map_err(|error| StatusError::field(key, error))

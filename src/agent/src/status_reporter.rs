@@ -145,7 +145,7 @@ impl<'a> StatusReporter<'a> {
             return;
         };
         let latest = Arc::clone(&usage.borrow_and_update());
-        let wait = outbox.set_usage(self.began.elapsed(), &latest);
+        let wait = outbox.set_usage(self.began.elapsed(), Timestamp::now(), &latest);
         self.usage_due = wait.map(|wait| Instant::now() + wait);
     }
 

@@ -12,6 +12,7 @@
 pub mod dial;
 mod outbox;
 mod session;
+mod spool;
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -19,7 +20,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use octavo_model::backoff::jittered;
-use octavo_stream::protocol::{Backoff, Identity, Run, Sender};
+use octavo_stream::protocol::{Backoff, Identity, Parts, Run, Sender};
 use octavo_toolkit::files;
 use octavo_toolkit::random::random;
 use tokio::sync::watch;
@@ -38,6 +39,8 @@ pub struct Uplink<D> {
     heartbeat: Duration,
     sender: Sender,
     latest: watch::Receiver<QueuedStatus>,
+    /// The last status that the aggregator has acknowledged; empty without a connection.
+    acknowledged: watch::Sender<Parts>,
     log: ConnectionLog,
 }
 
@@ -51,13 +54,15 @@ const MAX_LOGGED_REASONS: usize = 16;
 impl<D: Connector> Uplink<D> {
     /// Creates an uplink and the outbox that feeds it.
     pub fn new(dial: D, identity: Identity, run: Run, heartbeat: Duration) -> (Outbox, Self) {
-        let (outbox, latest) = outbox::outbox();
+        let (acknowledged, of_outbox) = watch::channel(Parts::default());
+        let (outbox, latest) = outbox::outbox(of_outbox);
         let uplink = Self {
             log: ConnectionLog { aggregator: dial.name(), logged: BTreeSet::new() },
             dial,
             heartbeat,
             sender: Sender::new(identity, run),
             latest,
+            acknowledged,
         };
         (outbox, uplink)
     }
@@ -71,10 +76,12 @@ impl<D: Connector> Uplink<D> {
                 heartbeat: self.heartbeat,
                 sender: &mut self.sender,
                 latest: &mut self.latest,
+                acknowledged: &self.acknowledged,
                 log: &mut self.log,
             };
             let end = session.run(&self.dial).await;
             self.sender.disconnected();
+            self.acknowledged.send_replace(Parts::default());
             let wait = match end {
                 SessionEnd::Closed => return,
                 SessionEnd::Lost(reason) => {

@@ -26,7 +26,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 use tracing::{error, info, warn};
 
 pub use self::metrics::LedgerMetrics;
-use self::observation::{PodDirectory, device_states};
+use self::observation::{PodDirectory, device_states, past_states};
 use crate::settings::LedgerSettings;
 
 /// Interval of scans for changed nodes.
@@ -205,8 +205,9 @@ impl<'a> Recording<'a> {
                 let at = clock.wall(node.freshness.confirmed()).as_second();
                 let bound = node.freshness.bound().as_secs();
                 let max_silence = i64::try_from(bound).unwrap_or(i64::MAX);
-                let states = device_states(node, directory);
-                self.recorder.observe(&node.name, at, max_silence, states);
+                let states = device_states(node, node.usage_by_pod().as_ref(), directory);
+                let past = past_states(node, directory);
+                self.recorder.observe_with_past(&node.name, at, max_silence, past, states);
             }
             yield_now().await;
         }

@@ -16,6 +16,8 @@ pub const MAX_TENANT_ITEMS: usize = 256;
 pub const MAX_MISSING: usize = 64;
 /// Maximum size of a node's usage report in bytes.
 pub const MAX_USAGE_BYTES: usize = 64 * 1024;
+/// Maximum number of past usages of a node.
+pub const MAX_PAST_USAGES: usize = 1024;
 
 /// Memory is rounded up to multiples of this, so that small allocations of an idle process do not cause updates.
 const STEP_MIB: u64 = 64;
@@ -46,6 +48,37 @@ pub fn usage_for_report(usage: &Usage, most: usize) -> Usage {
     let devices = devices.collect();
     missing.truncate(MAX_MISSING);
     Usage { devices, missing, are_allocations_unknown: usage.are_allocations_unknown }
+}
+
+/// The devices of a usage with their allocations, without measurements.
+pub fn allocations_only(usage: &Usage) -> Vec<DeviceUsage> {
+    let total = |memory: MemoryUse| MemoryUse { total: memory.total, ..MemoryUse::default() };
+    let tenant = |tenant: &Tenant| Tenant {
+        memory: tenant.memory.filter(|_| tenant.is_without_process()),
+        utilization: None,
+        processes: tenant.processes.iter().take(1).map(|_pid| 1).collect(),
+        is_over_share: false,
+        ..tenant.clone()
+    };
+    let unit = |unit: &UnitUsage| UnitUsage {
+        fair_share: None,
+        memory: unit.memory.map(total),
+        utilization: None,
+        tenants: unit.allocated_tenants().map(tenant).collect(),
+        unattributed: None,
+        exhausted_in: None,
+        is_nearly_exhausted: false,
+        ..unit.clone()
+    };
+    let devices = usage.devices.iter().map(|device| DeviceUsage {
+        memory: device.memory.map(total),
+        utilization: None,
+        power_watts: None,
+        temperature_celsius: None,
+        units: device.units.iter().map(unit).collect(),
+        ..device.clone()
+    });
+    devices.collect()
 }
 
 /// All conditions that are reported immediately.

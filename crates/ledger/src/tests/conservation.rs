@@ -24,6 +24,8 @@ enum Event {
     Change(usize, Vec<(u8, u64)>),
     /// A device disappears or appears.
     Toggle(usize),
+    /// Time passes, and the agent cannot report what it observes.
+    Unreported(i64),
     /// The clock is set.
     Jump(i64),
     /// The agent sends its last report once more.
@@ -44,6 +46,7 @@ fn event() -> impl Strategy<Value = Event> {
         1 => (80_000_i64..200_000).prop_map(Event::Report),
         5 => (0_usize..3, weights).prop_map(|(device, parts)| Event::Change(device, parts)),
         1 => (0_usize..3).prop_map(Event::Toggle),
+        3 => (0_i64..40_000).prop_map(Event::Unreported),
         1 => (-5_000_i64..5_000).prop_map(Event::Jump),
         1 => Just(Event::Duplicate),
         4 => Just(Event::Write),
@@ -81,6 +84,7 @@ struct World {
     now: i64,
     devices: BTreeMap<usize, DeviceState>,
     absent: BTreeMap<usize, DeviceState>,
+    past: Vec<(i64, Vec<DeviceState>)>,
     recorder: Recorder,
     written: BTreeMap<IntervalKey, Interval>,
 }
@@ -91,6 +95,7 @@ impl World {
             now: 1_800_000_000,
             devices: (0..3).map(|number| (number, state(number, &[(0, 1)]))).collect(),
             absent: BTreeMap::new(),
+            past: Vec::new(),
             recorder: Recorder::default(),
             written: BTreeMap::new(),
         }
@@ -98,7 +103,8 @@ impl World {
 
     fn report(&mut self) {
         let devices = self.devices.values().cloned().collect();
-        self.recorder.observe(&node(), self.now, MAX_SILENCE, devices);
+        let past = std::mem::take(&mut self.past);
+        self.recorder.observe_with_past(&node(), self.now, MAX_SILENCE, past, devices);
     }
 
     fn write(&mut self) {
@@ -122,6 +128,10 @@ impl World {
                 Some(state) => drop(self.absent.insert(device, state)),
                 None => self.devices.extend(self.absent.remove(&device).map(|one| (device, one))),
             },
+            Event::Unreported(seconds) => {
+                self.now += seconds;
+                self.past.push((self.now, self.devices.values().cloned().collect()));
+            }
             Event::Jump(seconds) => self.now += seconds,
             Event::Duplicate => self.report(),
             Event::Write => self.write(),
@@ -198,7 +208,7 @@ proptest! {
             Event::Toggle(_) => false,
             Event::Jump(seconds) => *seconds >= 0,
             Event::Report(seconds) => *seconds < 80_000,
-            Event::Change(..)
+            Event::Unreported(_) | Event::Change(..)
             | Event::Duplicate
             | Event::Write
             | Event::FailedWrite
@@ -217,6 +227,48 @@ proptest! {
         world.report();
         world.write();
         prop_assert_eq!(check(&world.written)?, (world.now - begin) * 3);
+    }
+
+    #[test]
+    fn what_an_agent_could_not_report_is_accounted_for_to_the_second(
+        steps in prop::collection::vec(
+            (1_i64..20_000, prop::collection::vec((0_u8..5, 0_u64..4), 1..5), any::<bool>()),
+            1..20,
+        ),
+    ) {
+        let mut world = World::new();
+        let mut expected: BTreeMap<Holder, i64> = BTreeMap::new();
+        let mut past = Vec::new();
+        let last = steps.len() - 1;
+        world.report();
+        for (number, (seconds, holders, is_reported)) in steps.into_iter().enumerate() {
+            let devices: Vec<DeviceState> = world.devices.values().cloned().collect();
+            past.push((world.now, devices.clone()));
+            for MeasuredPart { part, .. } in devices.into_iter().flat_map(|device| device.parts) {
+                *expected.entry(part.holder).or_default() += i64::from(part.ppm) * seconds;
+            }
+            world.now += seconds;
+            world.apply(Event::Change(number % 3, holders));
+            if is_reported || number == last {
+                // The report can arrive more than once, also after a restart.
+                for _repetition in 0..2 {
+                    world.past.clone_from(&past);
+                    world.report();
+                    world.write();
+                    world.apply(Event::Kill);
+                }
+                past.clear();
+            }
+        }
+        check(&world.written)?;
+        let mut accounted: BTreeMap<Holder, i64> = BTreeMap::new();
+        for interval in world.written.values() {
+            prop_assert!(!interval.inferred);
+            let share = i64::from(interval.part.ppm) * interval.seconds();
+            *accounted.entry(interval.part.holder.clone()).or_default() += share;
+        }
+        expected.retain(|_, share| *share > 0);
+        prop_assert_eq!(accounted, expected);
     }
 
     #[test]

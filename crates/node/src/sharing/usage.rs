@@ -28,6 +28,15 @@ pub struct Usage {
     pub are_allocations_unknown: bool,
 }
 
+/// Usage from a time on, which an agent could not report.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PastUsage {
+    /// Time in seconds since 1970.
+    pub at: i64,
+    /// The devices whose allocations have changed since the usage before it; all devices in the first one.
+    pub usage: Usage,
+}
+
 /// End of the description of an allocation whose device is unknown.
 pub(super) const UNASSIGNED: &str = "which matches no device of this node";
 /// End of the description of a device of which not all tenants are listed.

@@ -100,6 +100,10 @@ fn decode_changes(
         };
         Ok((UsageRank::from_usage(&usage), samples(&usage, &types).into()))
     })?;
+    unless_same(parts, known, &PartKey::past_usage(), &(), |content| {
+        content.map(status::decode_past_usage).transpose()?;
+        Ok(())
+    })?;
     let labels = unless_same(parts, known, &PartKey::labels(), &known.labels, |content| {
         let labels = content.map(status::decode_labels).transpose()?;
         Ok(interned.insert(parts, labels.unwrap_or_default()))

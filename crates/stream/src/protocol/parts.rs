@@ -70,6 +70,11 @@ impl PartKey {
         Self("usage".into())
     }
 
+    /// Key of the usage by pod that could not be reported.
+    pub fn past_usage() -> Self {
+        Self("past-usage".into())
+    }
+
     /// Key of a device.
     pub fn device(pci: PciAddress) -> Self {
         Self(format!("device/{pci}").into())

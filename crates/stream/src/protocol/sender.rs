@@ -95,6 +95,11 @@ impl Sender {
         self.link == LinkState::Idle && self.sent == self.latest
     }
 
+    /// The status that the aggregator has; `None` if it is not known to have the last one sent.
+    pub fn acknowledged(&self) -> Option<&Parts> {
+        (self.link == LinkState::Idle).then_some(&self.sent)
+    }
+
     fn snapshot(&mut self) -> FromAgent {
         self.send_latest();
         FromAgent::Snapshot { seq: self.seq, parts: self.sent.clone() }

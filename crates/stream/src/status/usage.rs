@@ -1,11 +1,11 @@
-//! Encoding and decoding of the part `usage`. Decoding limits every text, list and percentage.
+//! Encoding and decoding of the parts `usage` and `past-usage`. Decoding limits every text, list and percentage.
 
-use octavo_fleet::summary::{MAX_ITEMS, MAX_MISSING, MAX_TENANT_ITEMS};
+use octavo_fleet::summary::{MAX_ITEMS, MAX_MISSING, MAX_PAST_USAGES, MAX_TENANT_ITEMS};
 use octavo_model::quantity::Mebibytes;
 use octavo_model::reading::{MemoryUse, Percent};
 use octavo_model::resource::ShareId;
 use octavo_model::text::MAX_WORD_BYTES;
-use octavo_node::sharing::usage::{DeviceUsage, Tenant, UnitUsage, Usage};
+use octavo_node::sharing::usage::{DeviceUsage, PastUsage, Tenant, UnitUsage, Usage};
 
 use super::field::{
     FieldError, FieldResult, StatusProblem, bounded, bounded_text, each, optional_text,
@@ -19,6 +19,11 @@ pub(super) fn write(usage: &Usage) -> v1::Usage {
         missing: usage.missing.clone(),
         are_allocations_unknown: usage.are_allocations_unknown,
     }
+}
+
+pub(super) fn write_past<'a>(past: impl IntoIterator<Item = &'a PastUsage>) -> v1::PastUsages {
+    let write = |one: &PastUsage| v1::PastUsage { at: one.at, usage: Some(write(&one.usage)) };
+    v1::PastUsages { usages: past.into_iter().map(write).collect() }
 }
 
 fn write_device(device: &DeviceUsage) -> v1::DeviceUsage {
@@ -85,6 +90,14 @@ pub(super) fn read(usage: v1::Usage) -> FieldResult<Usage> {
             .map(|sentence| bounded_text("missing", MAX_WORD_BYTES, sentence))
             .collect::<FieldResult<_>>()?,
         are_allocations_unknown: usage.are_allocations_unknown,
+    })
+}
+
+pub(super) fn read_past(past: v1::PastUsages) -> FieldResult<Vec<PastUsage>> {
+    each("usages", MAX_PAST_USAGES, past.usages, |one| {
+        let usage = one.usage.ok_or_else(|| FieldError::new("usage", StatusProblem::Missing))?;
+        let usage = read(usage).map_err(|error| error.within("usage"))?;
+        Ok(PastUsage { at: one.at, usage })
     })
 }
 

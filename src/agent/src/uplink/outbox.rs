@@ -3,8 +3,10 @@
 
 use std::time::Duration;
 
+use jiff::Timestamp;
 use octavo_fleet::summary::{
-    MAX_USAGE_BYTES, ReportAction, ReportRate, rounded_for_report, usage_for_report,
+    MAX_REPORTED_TENANTS, MAX_USAGE_BYTES, ReportAction, ReportRate, rounded_for_report,
+    usage_for_report,
 };
 use octavo_model::inventory::{Inventory, ReadProblem};
 use octavo_model::sharing_status::SharingStatus;
@@ -18,6 +20,8 @@ use octavo_toolkit::desired::send_if_changed;
 use tokio::sync::watch;
 use tracing::{info, warn};
 
+use super::spool::Spool;
+
 /// The loop's end of the queue.
 #[derive(Debug)]
 pub struct Outbox {
@@ -29,6 +33,9 @@ pub struct Outbox {
     /// Whether there was no room for the usage.
     crowded: bool,
     rate: ReportRate,
+    spool: Spool,
+    /// The last status that the aggregator has acknowledged; empty without a connection.
+    acknowledged: watch::Receiver<Parts>,
 }
 
 /// The uplink's end of the queue.
@@ -53,7 +60,9 @@ const TENANT_LIMITS: [usize; 4] = [64, 16, 4, 0];
 const MAX_SHORTENED_CHARS: usize = 256;
 
 /// Creates an outbox, and the uplink's end of it.
-pub(super) fn outbox() -> (Outbox, watch::Receiver<QueuedStatus>) {
+pub(super) fn outbox(
+    acknowledged: watch::Receiver<Parts>,
+) -> (Outbox, watch::Receiver<QueuedStatus>) {
     let (latest, uplink) = watch::channel(QueuedStatus::default());
     let outbox = Outbox {
         latest,
@@ -62,6 +71,8 @@ pub(super) fn outbox() -> (Outbox, watch::Receiver<QueuedStatus>) {
         usage: None,
         crowded: false,
         rate: ReportRate::default(),
+        spool: Spool::default(),
+        acknowledged,
     };
     (outbox, uplink)
 }
@@ -96,13 +107,20 @@ impl Outbox {
         self.send();
     }
 
-    /// Sets the usage at `now`, which counts from the program's start. Returns when to call again, if it changed but
-    /// the minimum interval has not passed.
-    pub fn set_usage(&mut self, now: Duration, usage: &Usage) -> Option<Duration> {
+    /// Sets the usage at `now`, which counts from the program's start, and `wall_clock`. Returns when to call again, if it
+    /// changed but the minimum interval has not passed.
+    pub fn set_usage(
+        &mut self,
+        now: Duration,
+        wall_clock: Timestamp,
+        usage: &Usage,
+    ) -> Option<Duration> {
         let is_unlooked = self.usage.is_none() && *usage == Usage::default();
         if is_unlooked {
             return None;
         }
+        self.forget_acknowledged_usage();
+        self.spool.record(wall_clock.as_second(), &usage_for_report(usage, MAX_REPORTED_TENANTS));
         match self.rate.next_action(now, usage) {
             ReportAction::Nothing => None,
             ReportAction::Wait(left) => Some(left),
@@ -114,10 +132,22 @@ impl Outbox {
         }
     }
 
+    fn forget_acknowledged_usage(&mut self) {
+        let acknowledged = self.acknowledged.borrow();
+        if let Some((key, content)) = &self.usage
+            && acknowledged.get(key.as_str()) == Some(content)
+        {
+            self.spool.confirm();
+        }
+    }
+
     fn send(&mut self) {
+        self.forget_acknowledged_usage();
+        let is_connected = !self.acknowledged.borrow().is_empty();
         let latest = match (&self.base, &self.usage) {
             (QueuedStatus::Status(parts), Some(usage)) => {
-                let (latest, is_crowded) = with_usage(parts, usage);
+                let past = self.spool.part().filter(|_| !is_connected);
+                let (latest, is_crowded) = with_usage(parts, usage, past);
                 if is_crowded && !self.crowded {
                     warn!("the status is too large to include usage by pod");
                 }
@@ -156,9 +186,13 @@ fn encode_bounded(usage: &Usage) -> (PartKey, Content) {
     usage_omitted("usage by pod is too large to report")
 }
 
-/// Adds the usage to the status. Without room for it, a notice that it is missing replaces it: the node itself has
-/// priority. The second value is whether there was no room.
-fn with_usage(parts: &Parts, usage: &(PartKey, Content)) -> (QueuedStatus, bool) {
+/// Adds the usage to the status, and past usages if there is room. Without room for the usage, a notice that it is missing
+/// replaces it: the node itself has priority. The second value is whether there was no room.
+fn with_usage(
+    parts: &Parts,
+    usage: &(PartKey, Content),
+    past: Option<(PartKey, Content)>,
+) -> (QueuedStatus, bool) {
     let size = |(key, content): &(PartKey, Content)| {
         let bytes = key.as_str().len().saturating_add(content.bytes().len());
         bytes.saturating_add(PART_OVERHEAD_BYTES)
@@ -171,10 +205,12 @@ fn with_usage(parts: &Parts, usage: &(PartKey, Content)) -> (QueuedStatus, bool)
         usage.clone()
     };
     let fits = size(&sent) <= remaining_bytes;
-    let changed = Some(sent).filter(|_| fits).into_iter().collect();
-    let removed = Vec::new();
-    let latest = QueuedStatus::Status(parts.apply(&Change { changed, removed }));
-    (latest, is_crowded)
+    let with = |parts: &Parts, part: Option<(PartKey, Content)>| {
+        parts.apply(&Change { changed: part.into_iter().collect(), removed: Vec::new() })
+    };
+    let latest = with(parts, Some(sent).filter(|_| fits));
+    let past = past.filter(|past| !is_crowded && size(past) <= self::remaining_bytes(&latest));
+    (QueuedStatus::Status(with(&latest, past)), is_crowded)
 }
 
 /// Encodes an empty usage with the reason.
@@ -282,6 +318,11 @@ mod tests {
     use crate::liveness::Liveness;
     use crate::sink::StdoutSink;
     use crate::status_reporter::StatusReporter;
+
+    /// An outbox without a connection.
+    fn outbox() -> (Outbox, watch::Receiver<QueuedStatus>) {
+        super::outbox(watch::channel(Parts::default()).1)
+    }
 
     fn busy(processes: u32) -> Inventory {
         let ids = PciIds {
@@ -428,18 +469,27 @@ mod tests {
         let at = Duration::from_secs;
         let (mut outbox, uplink) = outbox();
         // Before the first observation there is nothing to report.
-        assert_eq!(outbox.set_usage(at(0), &sharing::usage::Usage::default()), None);
-        assert_eq!(outbox.set_usage(at(1), &used(1, 1000, false)), None);
+        assert_eq!(
+            outbox.set_usage(at(0), Timestamp::UNIX_EPOCH, &sharing::usage::Usage::default()),
+            None
+        );
+        assert_eq!(outbox.set_usage(at(1), Timestamp::UNIX_EPOCH, &used(1, 1000, false)), None);
         outbox.put(&busy(1), &LabelSet::default(), None);
         assert_eq!(queued_memory(&uplink), Some(1024));
         // A change within a step is not reported.
-        assert_eq!(outbox.set_usage(at(2), &used(1, 1020, false)), None);
-        assert_eq!(outbox.set_usage(at(4), &used(1, 2000, false)), Some(at(12)));
+        assert_eq!(outbox.set_usage(at(2), Timestamp::UNIX_EPOCH, &used(1, 1020, false)), None);
+        assert_eq!(
+            outbox.set_usage(at(4), Timestamp::UNIX_EPOCH, &used(1, 2000, false)),
+            Some(at(12))
+        );
         assert_eq!(queued_memory(&uplink), Some(1024));
-        assert_eq!(outbox.set_usage(at(16), &used(1, 2000, false)), None);
+        assert_eq!(outbox.set_usage(at(16), Timestamp::UNIX_EPOCH, &used(1, 2000, false)), None);
         assert_eq!(queued_memory(&uplink), Some(2048));
         for (second, memory, is_over) in [(17, 40_000, true), (18, 2000, false)] {
-            assert_eq!(outbox.set_usage(at(second), &used(1, memory, is_over)), None);
+            assert_eq!(
+                outbox.set_usage(at(second), Timestamp::UNIX_EPOCH, &used(1, memory, is_over)),
+                None
+            );
             assert_eq!(queued_memory(&uplink), Some(memory.div_ceil(64) * 64));
         }
         // A new status does not discard the usage.
@@ -505,14 +555,14 @@ mod tests {
     fn too_many_tenants_are_truncated_and_reported() {
         let (mut outbox, uplink) = outbox();
         outbox.put(&busy(1), &LabelSet::default(), None);
-        outbox.set_usage(Duration::ZERO, &used(1000, 7, false));
+        outbox.set_usage(Duration::ZERO, Timestamp::UNIX_EPOCH, &used(1000, 7, false));
         let reported = queued_usage(&uplink).unwrap();
         assert_eq!(reported.devices[0].units[0].tenants.len(), 64);
         assert_eq!(reported.missing, ["GPU 0: 936 more tenants are not listed"]);
         // A machine with many devices, all as crowded: fewer of each, until it fits.
         let mut crowded = used(1000, 7, true);
         crowded.devices = vec![crowded.devices[0].clone(); 32];
-        outbox.set_usage(Duration::ZERO, &crowded);
+        outbox.set_usage(Duration::ZERO, Timestamp::UNIX_EPOCH, &crowded);
         let reported = queued_usage(&uplink).unwrap();
         assert_eq!(reported.devices[31].units[0].tenants.len(), 16);
         assert_eq!(reported.missing[0], "GPU 0: 984 more tenants are not listed");
@@ -528,7 +578,7 @@ mod tests {
             tenant.uid = Some("7d1c5a3e-1111-2222-3333-444455556666".to_owned());
         }
         tenants[1].pod = None;
-        outbox.set_usage(Duration::ZERO, &usage);
+        outbox.set_usage(Duration::ZERO, Timestamp::UNIX_EPOCH, &usage);
         let reported = queued_usage(&uplink).unwrap();
         let reported = reported.devices[0].units[0].tenants.iter();
         let uids: Vec<Option<&str>> = reported.map(|tenant| tenant.uid.as_deref()).collect();
@@ -538,7 +588,7 @@ mod tests {
     #[test]
     fn status_has_priority_over_usage() {
         let (mut outbox, uplink) = outbox();
-        outbox.set_usage(Duration::ZERO, &used(64, 7, false));
+        outbox.set_usage(Duration::ZERO, Timestamp::UNIX_EPOCH, &used(64, 7, false));
         let mut inventory = busy(1);
         inventory.devices[0].product_name = Some("x".repeat(MAX_STATUS_BYTES - 1000));
         outbox.put(&inventory, &LabelSet::default(), None);

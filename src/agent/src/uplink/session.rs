@@ -8,7 +8,8 @@ use octavo_model::backoff::jittered;
 use octavo_stream::messages::{encode_from_agent, parse_to_agent};
 use octavo_stream::proto::v1;
 use octavo_stream::proto::v1::fleet_client::FleetClient;
-use octavo_stream::protocol::{AggregatorMessage, FromAgent, Sender};
+use octavo_stream::protocol::{AggregatorMessage, FromAgent, Parts, Sender};
+use octavo_toolkit::desired::send_if_changed;
 use octavo_toolkit::error::chain;
 use octavo_toolkit::random::random;
 use tokio::sync::{mpsc, watch};
@@ -28,6 +29,7 @@ pub(super) struct Session<'a> {
     pub(super) heartbeat: Duration,
     pub(super) sender: &'a mut Sender,
     pub(super) latest: &'a mut watch::Receiver<QueuedStatus>,
+    pub(super) acknowledged: &'a watch::Sender<Parts>,
     pub(super) log: &'a mut ConnectionLog,
 }
 
@@ -133,6 +135,9 @@ impl Session<'_> {
             };
             if let Err(end) = step {
                 return end;
+            }
+            if let Some(parts) = self.sender.acknowledged() {
+                send_if_changed(self.acknowledged, parts.clone());
             }
             if !in_sync && self.sender.is_in_sync() {
                 in_sync = true;

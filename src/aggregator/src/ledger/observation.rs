@@ -8,7 +8,7 @@ use octavo_fleet::price::{PriceKey, PurchaseOption};
 use octavo_fleet::summary::{DevicePlace, DeviceSummary};
 use octavo_ledger::{Container, Device, DeviceState, parts};
 use octavo_model::id::PciAddress;
-use octavo_node::sharing::usage::{DeviceUsage, Tenant};
+use octavo_node::sharing::usage::{DeviceUsage, PastUsage, Tenant, Usage};
 use octavo_store::fleet::Node;
 
 /// Cluster, and the pod label that names the team.
@@ -18,10 +18,13 @@ pub(super) struct PodDirectory<'a> {
     pub(super) team_label: Option<&'a str>,
 }
 
-/// Devices of a node and their parts, as its agent last reported them. Without usage by pod, all parts are unknown.
-pub(super) fn device_states(node: &Node, directory: PodDirectory<'_>) -> Vec<DeviceState> {
-    let usage = node.usage_by_pod();
-    let is_known = usage.as_ref().is_some_and(|usage| !usage.are_allocations_unknown);
+/// Devices of a node and their parts. Without usage by pod, all parts are unknown.
+pub(super) fn device_states(
+    node: &Node,
+    usage: Option<&Usage>,
+    directory: PodDirectory<'_>,
+) -> Vec<DeviceState> {
+    let is_known = usage.is_some_and(|usage| !usage.are_allocations_unknown);
     let devices = usage.iter().filter(|_| is_known).flat_map(|usage| &usage.devices);
     let devices: BTreeMap<PciAddress, &DeviceUsage> =
         devices.map(|device| (device.pci, device)).collect();
@@ -34,6 +37,20 @@ pub(super) fn device_states(node: &Node, directory: PodDirectory<'_>) -> Vec<Dev
         DeviceState { device: directory.device(node, device), parts }
     });
     states.collect()
+}
+
+/// Devices of a node as its agent observed them while it could not report, from each time on.
+pub(super) fn past_states(
+    node: &Node,
+    directory: PodDirectory<'_>,
+) -> Vec<(i64, Vec<DeviceState>)> {
+    let mut devices: BTreeMap<PciAddress, DeviceUsage> = BTreeMap::new();
+    let past = node.past_usage().into_iter().map(|PastUsage { at, usage }| {
+        devices.extend(usage.devices.into_iter().map(|device| (device.pci, device)));
+        let all = Usage { devices: devices.values().cloned().collect(), ..usage };
+        (at, device_states(node, Some(&all), directory))
+    });
+    past.collect()
 }
 
 impl PodDirectory<'_> {

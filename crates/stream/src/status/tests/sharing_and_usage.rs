@@ -6,7 +6,7 @@ use octavo_model::quantity::Mebibytes;
 use octavo_model::reading::{MemoryUse, Percent};
 use octavo_model::resource::{ResourceName, ShareId};
 use octavo_model::sharing_status::{HandOffConfig, Health, ResourceStatus, RetainedId, UnitStatus};
-use octavo_node::sharing::usage::{DeviceUsage, Tenant, UnitUsage};
+use octavo_node::sharing::usage::{DeviceUsage, PastUsage, Tenant, UnitUsage};
 use proptest::collection::vec;
 use proptest::option::of;
 use proptest::prelude::*;
@@ -160,6 +160,15 @@ proptest! {
     }
 
     #[test]
+    fn past_usage_round_trips(times in vec((any::<i64>(), usage()), 0..4)) {
+        let past: Vec<PastUsage> =
+            times.into_iter().map(|(at, usage)| PastUsage { at, usage }).collect();
+        let (key, content) = encode_past_usage(&past);
+        prop_assert_eq!(decode_past_usage(&content).unwrap(), past);
+        decode(&parts([(key, content)])).unwrap();
+    }
+
+    #[test]
     fn bounded_usage_is_always_decodable_and_bounding_is_idempotent(
         usage in usage(), most in 0..9_usize,
     ) {
@@ -173,7 +182,8 @@ proptest! {
     fn decoder_never_panics_on_modified_parts(
         report in report(), usage in usage(), place in any::<prop::sample::Index>(), byte in any::<u8>(),
     ) {
-        for (key, content) in [encode_sharing(&report), encode_usage(&usage)] {
+        let past = encode_past_usage(&[PastUsage { at: 7, usage: usage.clone() }]);
+        for (key, content) in [encode_sharing(&report), encode_usage(&usage), past] {
             let mut bytes = content.bytes().to_vec();
             if !bytes.is_empty() {
                 let place = place.index(bytes.len());
@@ -205,6 +215,20 @@ fn of_a_unit(unit: v1::UnitUsage) -> v1::Usage {
         }],
         ..v1::Usage::default()
     }
+}
+
+#[test]
+fn i12_invalid_past_usage_is_rejected_with_its_field() {
+    let bad = v1::DeviceUsage { pci: "7".to_owned(), ..v1::DeviceUsage::default() };
+    let usage = v1::Usage { devices: vec![bad], ..v1::Usage::default() };
+    let good = v1::PastUsage { at: 1, usage: Some(v1::Usage::default()) };
+    let with = |usages: Vec<v1::PastUsage>| refused("past-usage", &v1::PastUsages { usages });
+    let refusal = with(vec![good.clone(), v1::PastUsage { at: 2, usage: Some(usage) }]);
+    assert!(refusal.contains("usages[1].usage.devices[0].pci: "), "{refusal}");
+    let refusal = with(vec![v1::PastUsage { at: 2, usage: None }]);
+    assert!(refusal.contains("usages[0].usage: "), "{refusal}");
+    let refusal = with(vec![good; 1025]);
+    assert!(refusal.contains("usages: "), "{refusal}");
 }
 
 #[test]

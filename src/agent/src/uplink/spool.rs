@@ -1,0 +1,207 @@
+//! Allocations that the aggregator has not confirmed, with their times, so that it can account for them later.
+
+use std::collections::VecDeque;
+
+use octavo_fleet::summary::{MAX_PAST_USAGES, MAX_USAGE_BYTES, allocations_only};
+use octavo_node::sharing::usage::{PastUsage, Usage};
+use octavo_stream::protocol::{Content, PartKey};
+use octavo_stream::status;
+
+/// Usages since the last confirmed one, within the size of a part. If there are too many, the times of the earliest ones are
+/// forgotten.
+#[derive(Debug, Default)]
+pub(super) struct Spool {
+    /// The first one contains all devices, each further one those that have changed.
+    past: VecDeque<PastUsage>,
+    /// Allocations of all devices since the last of them.
+    latest: Usage,
+}
+
+impl Spool {
+    /// Adds the usage from `at` on, in seconds since 1970, if its allocations have changed.
+    pub(super) fn record(&mut self, at: i64, usage: &Usage) {
+        let are_allocations_unknown = usage.are_allocations_unknown;
+        let latest =
+            Usage { devices: allocations_only(usage), are_allocations_unknown, ..Usage::default() };
+        let known = &self.latest.devices;
+        let mut changed = latest.clone();
+        if let Some(last) = self.past.back() {
+            changed.devices.retain(|device| !known.contains(device));
+            if changed.devices.is_empty()
+                && are_allocations_unknown == last.usage.are_allocations_unknown
+            {
+                return;
+            }
+        }
+        // The clock can be set back.
+        let at = self.past.back().map_or(at, |last| at.max(last.at));
+        self.past.push_back(PastUsage { at, usage: changed });
+        self.latest = latest;
+        while self.past.len() > MAX_PAST_USAGES || self.encode().1.bytes().len() > MAX_USAGE_BYTES {
+            if !self.forget_first() {
+                break;
+            }
+        }
+    }
+
+    /// Forgets all usages but the latest, because the aggregator knows it.
+    pub(super) fn confirm(&mut self) {
+        if let Some(last) = self.past.pop_back() {
+            self.past.clear();
+            self.past.push_back(PastUsage { at: last.at, usage: self.latest.clone() });
+        }
+    }
+
+    /// The part of a status; `None` if nothing is recorded, or one usage is too large.
+    pub(super) fn part(&self) -> Option<(PartKey, Content)> {
+        let part = Some(self.encode()).filter(|_| !self.past.is_empty());
+        part.filter(|(_, content)| content.bytes().len() <= MAX_USAGE_BYTES)
+    }
+
+    fn encode(&self) -> (PartKey, Content) {
+        status::encode_past_usage(&self.past)
+    }
+
+    /// Merges the first usage into the second one; `false` if there is none.
+    fn forget_first(&mut self) -> bool {
+        let Some(first) = self.past.pop_front() else { return false };
+        let Some(second) = self.past.front_mut() else {
+            self.past.push_front(first);
+            return false;
+        };
+        let devices = &mut second.usage.devices;
+        for device in first.usage.devices {
+            if let Err(place) = devices.binary_search_by_key(&device.pci, |other| other.pci) {
+                devices.insert(place, device);
+            }
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use octavo_model::id::PciAddress;
+    use octavo_model::resource::ShareId;
+    use octavo_node::sharing::usage::{DeviceUsage, Tenant, UnitUsage};
+
+    use super::*;
+
+    fn device(number: u8, pod: u32) -> DeviceUsage {
+        let uuid = format!("GPU-00000000-0000-0000-0000-{number:012}");
+        let tenant = Tenant {
+            pod: Some(format!("pod-{pod}")),
+            ids: vec![ShareId::whole(&uuid)],
+            ..Tenant::default()
+        };
+        let unit = UnitUsage {
+            uuid,
+            gpu_instance: None,
+            compute_instance: None,
+            profile: None,
+            resource: None,
+            replicas: None,
+            fair_share: None,
+            memory: None,
+            utilization: None,
+            tenants: vec![tenant],
+            unattributed: None,
+            exhausted_in: None,
+            is_nearly_exhausted: false,
+        };
+        DeviceUsage {
+            pci: PciAddress::new(0, number, 0, 0).unwrap(),
+            name: format!("GPU {number}"),
+            memory: None,
+            utilization: None,
+            power_watts: Some(pod),
+            temperature_celsius: None,
+            units: vec![unit],
+        }
+    }
+
+    /// Usage of devices, each by one pod.
+    fn usage(pods: &[u32]) -> Usage {
+        let numbers = 0_u8..;
+        let devices = numbers.zip(pods).map(|(number, pod)| device(number, *pod)).collect();
+        Usage { devices, ..Usage::default() }
+    }
+
+    /// What a reader of the part learns: pods of the devices from each time on.
+    fn read(spool: &Spool) -> Vec<(i64, Vec<String>)> {
+        let (_, content) = spool.part().unwrap();
+        assert!(content.bytes().len() <= MAX_USAGE_BYTES);
+        let mut devices = BTreeMap::new();
+        let past = status::decode_past_usage(&content).unwrap().into_iter().map(|past| {
+            devices.extend(past.usage.devices.into_iter().map(|device| (device.pci, device)));
+            let tenants = devices.values().flat_map(|device| &device.units[0].tenants);
+            (past.at, tenants.map(ToString::to_string).collect())
+        });
+        past.collect()
+    }
+
+    fn names(pods: &[u32]) -> Vec<String> {
+        pods.iter().map(|pod| format!("pod-{pod}")).collect()
+    }
+
+    #[test]
+    fn usage_without_changed_allocations_is_not_recorded() {
+        let mut spool = Spool::default();
+        assert!(spool.part().is_none());
+        spool.record(10, &usage(&[1, 2]));
+        let mut warmer = usage(&[1, 2]);
+        warmer.devices[0].temperature_celsius = Some(80);
+        spool.record(20, &warmer);
+        spool.record(30, &usage(&[1, 3]));
+        // The clock was set back.
+        spool.record(5, &usage(&[4, 3]));
+        assert_eq!(
+            read(&spool),
+            [(10, names(&[1, 2])), (30, names(&[1, 3])), (30, names(&[4, 3]))]
+        );
+        assert_eq!(spool.past[1].usage.devices.len(), 1);
+        spool.confirm();
+        assert_eq!(read(&spool), [(30, names(&[4, 3]))]);
+    }
+
+    #[test]
+    fn unknown_allocations_are_recorded() {
+        let mut spool = Spool::default();
+        spool.record(10, &usage(&[1]));
+        let unknown = Usage { are_allocations_unknown: true, ..Usage::default() };
+        spool.record(20, &unknown);
+        spool.record(30, &unknown);
+        spool.record(40, &usage(&[1]));
+        let flags: Vec<bool> =
+            spool.past.iter().map(|past| past.usage.are_allocations_unknown).collect();
+        assert_eq!(flags, [false, true, false]);
+    }
+
+    #[test]
+    fn usage_that_is_too_large_is_left_out() {
+        let mut spool = Spool::default();
+        let mut large = usage(&[1; 255]);
+        for device in &mut large.devices {
+            device.name = "x".repeat(400);
+        }
+        spool.record(1, &large);
+        assert!(spool.part().is_none());
+    }
+
+    #[test]
+    fn latest_usages_remain_if_there_are_too_many() {
+        let mut spool = Spool::default();
+        let mut pods = [0; 4];
+        let mut expected = Vec::new();
+        for pod in 0..3000_u32 {
+            pods[usize::try_from(pod * pod % 7 % 4).unwrap()] = pod;
+            spool.record(pod.into(), &usage(&pods));
+            expected.push((i64::from(pod), names(&pods)));
+        }
+        let read = read(&spool);
+        assert!((400..=MAX_PAST_USAGES).contains(&read.len()), "{}", read.len());
+        assert_eq!(read, expected.split_off(expected.len() - read.len()));
+    }
+}
