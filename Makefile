@@ -28,7 +28,10 @@ try: setup ## run a Kubernetes cluster with simulated GPUs and Octavo until Ctrl
 try-down: ## stop the cluster of make try, and remove the remains of an interrupted run
 	@hack/try.sh --down
 
-test: setup fmt lint unit rustdoc docs ## run all checks of a change: format, clippy, tests, documentation
+# Setup waits for downloads on a new machine, so clippy runs at the same time.
+test: fmt ## run all checks of a change: format, clippy, tests, documentation
+	@$(MAKE) --no-print-directory -j2 setup lint
+	@$(MAKE) --no-print-directory unit rustdoc docs
 
 quick: fmt ## run format check, clippy and unit tests, without setup
 	$(CARGO) clippy --workspace --lib --bins --locked -- -D warnings
