@@ -5,6 +5,7 @@
 //! over months read few rows.
 
 mod connection;
+mod day;
 mod error;
 mod rows;
 mod sums;
@@ -13,6 +14,7 @@ mod tests;
 mod writer;
 
 pub use self::connection::{Database, DatabaseUrl};
+pub use self::day::{ClosedDay, DayReader};
 pub use self::error::{DatabaseError, InvalidUrl};
 pub use self::sums::MAX_SUMS;
 pub use self::writer::LedgerWriter;

@@ -9,18 +9,32 @@ use octavo_ledger::{Activity, Container, Device, Holder, Interval, Method, Part,
 use sqlx::any::AnyRow;
 use sqlx::{Error, Row};
 
+/// Columns of intervals, as [`interval`] reads them, and the tables that contain them.
+macro_rules! intervals {
+    () => {
+        "SELECT i.start_s, i.slot, i.end_s, i.state, i.activity, i.method, i.partition_uid, i.profile, i.ppm, i.inferred, \
+                i.percent_s, i.measured_s, \
+                d.id AS device_id, d.node, d.uid AS device_uid, d.type, d.instance_type, d.region, d.purchase_option, \
+                h.id AS holder_id, h.namespace, h.pod, h.uid, h.container, h.claim, h.owner_kind, h.owner_name, h.team \
+         FROM ledger_interval i \
+         JOIN ledger_device d ON d.id = i.device \
+         LEFT JOIN ledger_holder h ON h.id = i.holder "
+    };
+}
+
 /// The written intervals with the latest end of each device, for the devices that were reported since a time.
-pub(crate) const LAST_INTERVALS: &str = "\
-    SELECT i.start_s, i.slot, i.end_s, i.state, i.activity, i.method, i.partition_uid, i.profile, i.ppm, i.inferred, \
-           i.percent_s, i.measured_s, \
-           d.id AS device_id, d.node, d.uid AS device_uid, d.type, d.instance_type, d.region, d.purchase_option, \
-           h.id AS holder_id, h.namespace, h.pod, h.uid, h.container, h.claim, h.owner_kind, h.owner_name, h.team \
-    FROM ledger_interval i \
-    JOIN ledger_device d ON d.id = i.device \
-    LEFT JOIN ledger_holder h ON h.id = i.holder \
-    JOIN (SELECT device, MAX(end_s) AS end_s FROM ledger_interval WHERE day >= $1 GROUP BY device) l \
-      ON l.device = i.device AND l.end_s = i.end_s \
-    WHERE i.day >= $1";
+pub(crate) const LAST_INTERVALS: &str = concat!(
+    intervals!(),
+    "JOIN (SELECT device, MAX(end_s) AS end_s FROM ledger_interval WHERE day >= $1 GROUP BY device) l \
+       ON l.device = i.device AND l.end_s = i.end_s \
+     WHERE i.day >= $1"
+);
+
+/// Intervals of a day ($1) after a device, start and slot ($2 to $4), in the order of the primary key; at most $5.
+pub(crate) const INTERVALS_OF_DAY: &str = concat!(
+    intervals!(),
+    "WHERE i.day = $1 AND (i.device, i.start_s, i.slot) > ($2, $3, $4) ORDER BY i.device, i.start_s, i.slot LIMIT $5"
+);
 
 /// Values of the column `state`.
 pub(crate) const ALLOCATED: i64 = 0;
@@ -34,7 +48,7 @@ pub(crate) struct Ids {
     pub(crate) holders: BTreeMap<Arc<Container>, i64>,
 }
 
-/// Reads a row of [`LAST_INTERVALS`], and notes the ids in it.
+/// Reads a row with the columns of intervals, and notes the ids in it.
 pub(crate) fn interval(row: &AnyRow, ids: &mut Ids) -> Result<Interval, Error> {
     let device = device(row, "device_uid")?;
     let device = match ids.devices.get_key_value(&device) {
@@ -44,7 +58,11 @@ pub(crate) fn interval(row: &AnyRow, ids: &mut Ids) -> Result<Interval, Error> {
     ids.devices.insert(Arc::clone(&device), row.try_get("device_id")?);
     let holder = match row.try_get::<i64, _>("state")? {
         ALLOCATED => {
-            let container = Arc::new(container(row)?);
+            let container = container(row)?;
+            let container = match ids.holders.get_key_value(&container) {
+                Some((known, _)) => Arc::clone(known),
+                None => Arc::new(container),
+            };
             ids.holders.insert(Arc::clone(&container), row.try_get("holder_id")?);
             Holder::Container(container)
         }

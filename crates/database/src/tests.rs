@@ -14,7 +14,7 @@ use proptest::prelude::*;
 use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
 
-use crate::{Database, DatabaseUrl, LedgerWriter};
+use crate::{ClosedDay, Database, DatabaseUrl, LedgerWriter};
 
 const START: i64 = 1_799_971_200;
 const DAY: i64 = 86_400;
@@ -245,6 +245,60 @@ fn intervals_of_old_days_are_deleted_and_their_sums_remain() {
             .unwrap();
         assert_eq!(by_pod.iter().map(|sum| sum.ppm_seconds).sum::<i64>(), whole);
         assert_eq!(database.first_day().await.unwrap(), Some(Day(first.0 + 1)));
+    });
+}
+
+/// The intervals of a day, as its reader returns them.
+async fn read(database: &Database, day: Day) -> Vec<Interval> {
+    let mut reader = database.day_reader(day);
+    let mut all = Vec::new();
+    loop {
+        let batch = reader.next_batch().await.unwrap();
+        if batch.is_empty() {
+            return all;
+        }
+        all.extend(batch);
+    }
+}
+
+#[test]
+fn closed_days_have_the_sum_of_their_intervals() {
+    let directory = TempDir::new().unwrap();
+    runtime().block_on(async {
+        let (mut writer, _) = LedgerWriter::open(&url(&directory)).await.unwrap();
+        let mut recorder = Recorder::default();
+        for step in 0..3000_i64 {
+            for number in 0..2 {
+                let holder = u32::try_from(step % 5).unwrap();
+                let state = state(number, &[2 * holder, 2 * holder + 1]);
+                let node = state.device.node.clone();
+                recorder.observe(&node, START + step * 60, 60, vec![state]);
+            }
+        }
+        let written = recorder.take_changed();
+        writer.write(&written).await.unwrap();
+        let first = Day::of(START);
+        writer.close_days(Day(first.0 + 1)).await.unwrap();
+        let whole = DAY * i64::from(PPM) * 2;
+        let database = writer.database().clone();
+        let days = database.closed_days().await.unwrap();
+        assert_eq!(days, [ClosedDay { day: first, ppm_seconds: whole }]);
+        let mut expected: Vec<Interval> =
+            written.into_iter().filter(|one| one.day() == first).collect();
+        assert!(expected.len() > 5000);
+        expected.sort_by_key(|one| (one.device.id.clone(), one.start, one.slot));
+        assert_eq!(read(&database, first).await, expected);
+
+        // A late interval increases the sum, and a deleted day is not listed.
+        let late = Interval { device: Arc::new(device(2)), ..expected[0].clone() };
+        writer.write(std::slice::from_ref(&late)).await.unwrap();
+        assert_eq!(database.closed_days().await.unwrap(), []);
+        writer.close_days(Day(first.0 + 1)).await.unwrap();
+        let ppm_seconds = whole + late.seconds() * i64::from(late.part.ppm);
+        let days = database.closed_days().await.unwrap();
+        assert_eq!(days, [ClosedDay { day: first, ppm_seconds }]);
+        writer.delete_before(Day(first.0 + 1), first).await.unwrap();
+        assert_eq!(database.closed_days().await.unwrap(), []);
     });
 }
 

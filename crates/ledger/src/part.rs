@@ -5,6 +5,8 @@ use std::sync::Arc;
 use octavo_fleet::cluster::PodOwner;
 use strum::{Display, EnumString, IntoStaticStr, VariantArray};
 
+use crate::usage::UsageState;
+
 /// Shares are in parts per million of a device, so that they are whole numbers that add up to exactly one device.
 pub const PPM: u32 = 1_000_000;
 
@@ -107,6 +109,16 @@ impl Part {
             holder,
             activity: Activity::Unknown,
             ppm: PPM,
+        }
+    }
+
+    /// Its allocation state in reports.
+    pub fn state(&self) -> UsageState {
+        match (&self.holder, self.activity) {
+            (Holder::Container(_), Activity::Idle) => UsageState::Idle,
+            (Holder::Container(_), Activity::Active | Activity::Unknown) => UsageState::Used,
+            (Holder::Unallocated, _) => UsageState::Unallocated,
+            (Holder::Unknown, _) => UsageState::Unknown,
         }
     }
 
