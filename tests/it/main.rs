@@ -44,6 +44,7 @@ mod peer_mig_parted;
 mod plan;
 mod pod_devices;
 mod promtool;
+mod python;
 mod readme;
 mod recorded_stream;
 mod requirements;

@@ -2,15 +2,19 @@
 //!
 //! ```text
 //!  Fleet, cluster --device_states--> Recorder --changed intervals--> LedgerWriter --> SQLite, PostgreSQL
+//!                                                                      closed days --> LedgerExporter --> Parquet
 //! ```
 //!
 //! `run` starts it if enabled. Changes of allocations are recorded within a second, and all nodes before each write. While the
 //! database cannot be written, the intervals remain in memory up to a limit. Usage beyond the limit, and usage that a killed
 //! aggregator had not written, is recorded as a gap.
 
+mod export;
 mod metrics;
 mod observation;
+mod usage_file;
 
+use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,11 +24,12 @@ use octavo_ledger::{Day, Interval, MAX_BRIDGED_SECONDS, Recorder};
 use octavo_store::fleet::{Fleet, Node};
 use octavo_store::view::FleetView;
 use octavo_toolkit::error::chain;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::task::yield_now;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 use tracing::{error, info, warn};
 
+use self::export::LedgerExporter;
 pub use self::metrics::LedgerMetrics;
 use self::observation::{PodDirectory, device_states, past_states};
 use crate::settings::LedgerSettings;
@@ -52,6 +57,8 @@ pub struct LedgerRecorder {
     cluster: Option<watch::Receiver<Arc<WatchedCluster>>>,
     settings: LedgerSettings,
     metrics: LedgerMetrics,
+    /// Notified after days are closed.
+    closed: Arc<Notify>,
 }
 
 /// State of the recorder while the database is open.
@@ -74,7 +81,8 @@ impl LedgerRecorder {
         cluster: Option<watch::Receiver<Arc<WatchedCluster>>>,
         settings: LedgerSettings,
     ) -> Self {
-        Self { url, view, cluster, settings, metrics: LedgerMetrics::default() }
+        let metrics = LedgerMetrics::default();
+        Self { url, view, cluster, settings, metrics, closed: Arc::default() }
     }
 
     /// Its metrics.
@@ -83,7 +91,23 @@ impl LedgerRecorder {
     }
 
     /// Runs until `stop`, and then writes the usage until that time.
-    pub async fn run(self, mut stop: watch::Receiver<bool>) {
+    pub async fn run(self, stop: watch::Receiver<bool>) {
+        tokio::select! {
+            () = self.record(stop) => {}
+            () = self.export() => {}
+        }
+    }
+
+    /// Exports closed days, if enabled.
+    async fn export(&self) {
+        let Some(directory) = self.settings.export_directory.clone() else {
+            return pending().await;
+        };
+        let (url, metrics) = (self.url.clone(), self.metrics.clone());
+        LedgerExporter { url, directory, closed: Arc::clone(&self.closed), metrics }.run().await;
+    }
+
+    async fn record(&self, mut stop: watch::Receiver<bool>) {
         let mut recording = tokio::select! {
             recording = self.open() => recording,
             _stopped = stop.wait_for(|stopped| *stopped) => return,
@@ -244,6 +268,7 @@ impl<'a> Recording<'a> {
         let result = maintenance.await;
         if let Ok(bytes) = result {
             self.task.metrics.set_bytes(bytes);
+            self.task.closed.notify_one();
         }
         self.log_result(result.map(|_| self.task.now()));
     }

@@ -66,6 +66,11 @@ Examples:
     --http-auth token-review --follow-cluster \\
     --ledger sqlite:///var/lib/octavo/ledger.db --price-book prices.yaml
 
+  # Also write a Parquet file of each day
+  octavo-aggregator --tls-cert tls.crt --tls-key tls.key \\
+    --http-auth token-review --follow-cluster \\
+    --ledger sqlite:///var/lib/octavo/ledger.db --ledger-export-directory /var/lib/octavo-export
+
   # Annotate pods with the types of their accelerators
   octavo-aggregator --tls-cert tls.crt --tls-key tls.key \\
     --agent-auth token-review --http-auth token-review --annotate-pods
@@ -74,7 +79,8 @@ Flags take precedence over environment variables. A renewed certificate is reloa
 
 /// Collect the reports of all agents, and serve them as web pages, an API and metrics
 ///
-/// Stores nothing on disk, except for the usage ledger (--ledger). After a restart, every agent sends its full status again.
+/// Stores nothing on disk, except for the usage ledger (--ledger) and its export (--ledger-export-directory). After a restart, every
+/// agent sends its full status again.
 #[derive(Debug, Clone, PartialEq, Parser)]
 #[command(name = "octavo-aggregator", version, after_long_help = EXAMPLES)]
 pub struct AggregatorSettings {

@@ -2,15 +2,15 @@
 //! metrics.
 
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::sync::LazyLock;
 
 use serde_json::{Value, json};
 
 use super::fleet::{Aggregator, Machines};
-use crate::promtool;
 use crate::time_limits::output;
+use crate::{promtool, python};
 
 /// The validators, from the package index `PyPI`.
 const VALIDATORS: [&str; 2] = ["openapi-spec-validator==0.9.0", "jsonschema==4.26.0"];
@@ -33,39 +33,14 @@ fn no_output(output: &Output) {
 
 /// A Python with the validators: in the cache, or the one that `OCTAVO_VALIDATORS_PYTHON` names.
 static PYTHON: LazyLock<PathBuf> = LazyLock::new(|| {
-    if let Some(python) = std::env::var_os("OCTAVO_VALIDATORS_PYTHON") {
-        return python.into();
-    }
-    let cache = std::env::var_os("XDG_CACHE_HOME").map_or_else(
-        || Path::new(&std::env::var_os("HOME").unwrap()).join(".cache"),
+    std::env::var_os("OCTAVO_VALIDATORS_PYTHON").map_or_else(
+        || {
+            let name = format!("python-{}", VALIDATORS.join("-").replace("==", "-"));
+            python::with_packages(&name, &VALIDATORS)
+        },
         PathBuf::from,
-    );
-    let name = format!("python-{}", VALIDATORS.join("-").replace("==", "-"));
-    let environment = cache.join("octavo").join(name);
-    if !environment.join("bin/python3").exists() {
-        make_python(&environment);
-    }
-    environment.join("bin/python3")
+    )
 });
-
-/// Creates the environment under another name first, so that parallel runs see only a complete one.
-fn make_python(environment: &Path) {
-    std::fs::create_dir_all(environment.parent().unwrap()).unwrap();
-    let draft = environment.with_extension(format!("draft-{}", std::process::id()));
-    let mut venv = Command::new("python3");
-    venv.args(["-m", "venv", "--clear"]).arg(&draft);
-    let needs = "Python 3 with venv (Debian: apt-get install python3-venv)";
-    let made = fed(&mut venv, "", needs);
-    assert!(made.status.success(), "{made:?}; this test needs {needs}");
-    let mut install = Command::new(draft.join("bin/python3"));
-    install.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]);
-    let needs = "a package index with openapi-spec-validator, or OCTAVO_VALIDATORS_PYTHON set to a Python that has it";
-    let installed = fed(install.args(VALIDATORS), "", needs);
-    assert!(installed.status.success(), "{installed:?}; this test needs {needs}");
-    if std::fs::rename(&draft, environment).is_err() {
-        std::fs::remove_dir_all(&draft).unwrap();
-    }
-}
 
 /// A response with its path in the document.
 fn case(path: &str, status: u16, media_type: &str, value: &Value) -> Value {

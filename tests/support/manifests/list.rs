@@ -96,6 +96,8 @@ pub(crate) const CHART: &[ManifestRequest] = &[
             DaemonSet octavo-agent: volume driver.hostPath.type=Directory
             DaemonSet octavo-agent: example.com/team=platform
             Deployment octavo-aggregator: aggregator has OCTAVO_LEDGER secretKeyRef ledger.key=url
+            Deployment octavo-aggregator: aggregator mounts ledger-export at /var/lib/octavo-export rw
+            Deployment octavo-aggregator: volume ledger-export.persistentVolumeClaim.claimName=usage-export
             Deployment octavo-aggregator: aggregator mounts files at /etc/octavo/files ro
             Deployment octavo-aggregator: example.com/team=platform
             Deployment octavo-aggregator: imagePullSecrets pull

@@ -13,6 +13,8 @@ pub struct LedgerMetrics {
     waiting: Gauge<i64>,
     bytes: Gauge<i64>,
     failures: Counter<u64, AtomicU64>,
+    pending_days: Gauge<i64>,
+    export_failures: Counter<u64, AtomicU64>,
 }
 
 impl LedgerMetrics {
@@ -40,6 +42,16 @@ impl LedgerMetrics {
             "Failed accesses to the usage ledger",
             self.failures.clone(),
         );
+        registry.register(
+            "octavo_ledger_export_pending_days",
+            "Days of the usage ledger that are over and not exported",
+            self.pending_days.clone(),
+        );
+        registry.register(
+            "octavo_ledger_export_failures",
+            "Failed exports of the usage ledger",
+            self.export_failures.clone(),
+        );
     }
 
     pub(super) fn set_written(&self, at: i64) {
@@ -56,5 +68,13 @@ impl LedgerMetrics {
 
     pub(super) fn count_failure(&self) {
         self.failures.inc();
+    }
+
+    pub(super) fn set_pending_days(&self, count: usize) {
+        self.pending_days.set(i64::try_from(count).unwrap_or(i64::MAX));
+    }
+
+    pub(super) fn count_export_failure(&self) {
+        self.export_failures.inc();
     }
 }

@@ -1,5 +1,6 @@
 //! Settings of the usage ledger.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use octavo_database::DatabaseUrl;
@@ -61,6 +62,17 @@ pub struct LedgerSettings {
         value_parser = clap::value_parser!(u16).range(2..)
     )]
     pub ledger_days: u16,
+
+    /// Existing directory for a Parquet file of each day that is over: DIRECTORY/day=2026-11-27/usage.parquet
+    ///
+    /// A file is replaced if usage of its day is recorded later. No file is deleted.
+    #[arg(
+        long = "ledger-export-directory",
+        value_name = "DIRECTORY",
+        env = "OCTAVO_LEDGER_EXPORT_DIRECTORY",
+        requires = "ledger"
+    )]
+    pub export_directory: Option<PathBuf>,
 }
 
 impl LedgerSettings {
