@@ -50,6 +50,9 @@ struct Bans {
 struct Ban {
     name: String,
     reason: String,
+    /// Crates that may depend on it.
+    #[serde(default)]
+    wrappers: Vec<String>,
 }
 
 #[test]
@@ -66,7 +69,9 @@ fn every_dependency_has_allowed_license_and_comes_from_registry() {
         if !allowed(license, allow) {
             wrong.push(format!("{name} {version}: licence {license:?} is not in deny.toml"));
         }
-        if let Some(ban) = deny.bans.deny.iter().find(|ban| ban.name == *name) {
+        if let Some(ban) = deny.bans.deny.iter().find(|ban| ban.name == *name)
+            && !dependents(name).iter().all(|dependent| ban.wrappers.contains(dependent))
+        {
             wrong.push(format!("{name} {version} is banned: {}", ban.reason));
         }
         if source.as_deref().is_some_and(|source| {
@@ -114,6 +119,28 @@ fn allowed(license: &str, allow: &[String]) -> bool {
 
 fn deny() -> Deny {
     toml::from_str(&std::fs::read_to_string(root().join("deny.toml")).unwrap()).unwrap()
+}
+
+/// Names of the crates that depend on the crate `name`.
+fn dependents(name: &str) -> Vec<String> {
+    let output = Command::new(env!("CARGO"))
+        .args([
+            "tree",
+            "--workspace",
+            "--target",
+            "all",
+            "--edges",
+            "normal,build,dev",
+            "--invert",
+            name,
+        ])
+        .args(["--depth", "1", "--prefix", "depth", "--format", " {p}", "--locked"])
+        .current_dir(root())
+        .finish();
+    assert!(output.status.success(), "{output:?}");
+    let tree = String::from_utf8(output.stdout).unwrap();
+    let dependents = tree.lines().filter_map(|line| line.strip_prefix("1 ")?.split(' ').next());
+    dependents.map(str::to_owned).collect()
 }
 
 fn packages() -> Vec<Package> {
