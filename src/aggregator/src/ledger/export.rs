@@ -31,7 +31,7 @@ use super::usage_file::{UsageFileWriter, exported_ppm_seconds};
 const BACKOFF: Backoff = Backoff { initial: Duration::from_secs(1), max: Duration::from_mins(10) };
 /// Name of the file of a day. Its directory is named for the day.
 const FILE: &str = "usage.parquet";
-/// Name of an incomplete file. DuckDB, Spark, Trino and Hive ignore it.
+/// Name of an incomplete file. `DuckDB`, Spark, Trino and Hive ignore it.
 const DRAFT: &str = ".usage.parquet.tmp";
 /// Flags for writing a draft: a symbolic link is not followed, and a FIFO does not block.
 const DRAFT_FLAGS: i32 = OFlags::NOFOLLOW.union(OFlags::NONBLOCK).bits().cast_signed();

@@ -183,12 +183,10 @@ fn container(interval: &Interval) -> Option<&Container> {
 
 /// The error of the operating system, if that is the cause.
 fn io_error(error: ParquetError) -> io::Error {
-    match error {
-        ParquetError::External(cause) => {
-            cause.downcast().map_or_else(io::Error::other, |error| *error)
-        }
-        other => io::Error::other(other),
+    if let ParquetError::External(cause) = error {
+        return cause.downcast().map_or_else(io::Error::other, |error| *error);
     }
+    io::Error::other(error)
 }
 
 #[cfg(test)]

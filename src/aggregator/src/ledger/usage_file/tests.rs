@@ -6,6 +6,7 @@ use std::sync::Arc;
 use octavo_fleet::cluster::PodOwner;
 use octavo_fleet::price::{PriceKey, PurchaseOption};
 use octavo_ledger::{Activity, Device, Method, PPM, Part, Utilization};
+use parquet::file::metadata::RowGroupMetaData;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::{Field, Row};
 use proptest::collection::vec;
@@ -90,9 +91,9 @@ fn text(value: Option<&str>) -> Field {
 
 /// The values of a row, without decimals, whose text is compared.
 fn values(row: &Row) -> Vec<Field> {
-    let plain = |field: &Field| match field {
-        Field::Decimal(_) => Field::Str(field.to_string()),
-        other => other.clone(),
+    let plain = |field: &Field| {
+        let is_decimal = matches!(field, Field::Decimal(_));
+        if is_decimal { Field::Str(field.to_string()) } else { field.clone() }
     };
     row.get_column_iter().map(|(_, field)| plain(field)).collect()
 }
@@ -183,7 +184,7 @@ fn many_intervals_are_in_several_row_groups() {
         .collect();
     let reader = SerializedFileReader::new(file(batches)).unwrap();
     let groups: Vec<i64> =
-        reader.metadata().row_groups().iter().map(|group| group.num_rows()).collect();
+        reader.metadata().row_groups().iter().map(RowGroupMetaData::num_rows).collect();
     assert_eq!(groups, [80_000, 40_000]);
 }
 
