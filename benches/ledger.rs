@@ -130,7 +130,7 @@ async fn main() {
     let (took, rows) = fill(&mut writer).await;
     let rate = f64::from(u32::try_from(rows).unwrap()) / took.as_secs_f64();
     let began = Instant::now();
-    writer.close_days(Day::of(START + DAYS * DAY)).await.unwrap();
+    writer.close_days(Day::of(START + DAYS * DAY).start_time()).await.unwrap();
     let closing = began.elapsed() / u32::try_from(DAYS).unwrap();
     let mib = |bytes: u64| bytes / (1 << 20);
     let size = mib(writer.database().bytes().await.unwrap());

@@ -1,5 +1,6 @@
 //! Usage ledger: the shipped agent and aggregator, with SQLite and a PostgreSQL server.
 
+mod audit;
 mod export;
 mod focus;
 mod postgres;

@@ -1,4 +1,5 @@
-//! Audit log: changes and refusals, one log line each, with the target `octavo::audit` and stable field names.
+//! Audit log: changes and refusals, one log line each, with the target `octavo::audit` and stable field names. With a ledger, they
+//! are also appended to the audit in its database.
 //!
 //! Every change is logged. Unauthenticated clients can cause any number of refusals, so at most ten per identity and
 //! minute are logged; the next logged one reports how many were dropped. No line contains a token or another secret,
@@ -8,12 +9,38 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tokio::time::Instant;
+use jiff::Timestamp;
+use octavo_ledger::audit::{AuditEvent, AuditRecord, ChangeEvent, PolicyEvent, RefusalEvent};
+use octavo_store::stats::Stats;
+use octavo_toolkit::random::random;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::{Instant, timeout};
 use tracing::info;
 
 /// Writer of the audit log. Clones share the rate limits.
 #[derive(Debug, Clone, Default)]
-pub struct AuditLog(Arc<Mutex<RefusalLimiter>>);
+pub struct AuditLog {
+    limiter: Arc<Mutex<RefusalLimiter>>,
+    ledger: Option<AuditSender>,
+}
+
+/// Sender of events to the writer of the ledger.
+#[derive(Debug, Clone)]
+struct AuditSender {
+    events: mpsc::Sender<QueuedRecord>,
+    stats: Stats,
+}
+
+/// Events that wait for the writer of the ledger.
+pub type AuditQueue = mpsc::Receiver<QueuedRecord>;
+
+/// An event that waits for the writer of the ledger.
+#[derive(Debug)]
+pub struct QueuedRecord {
+    /// The event.
+    pub record: AuditRecord,
+    stored: Option<oneshot::Sender<()>>,
+}
 
 /// Refused request.
 #[derive(Debug, Clone, Copy)]
@@ -37,6 +64,8 @@ pub struct Change<'a> {
     pub caller: &'a str,
     /// Operation: `create`, `apply`.
     pub verb: &'a str,
+    /// Namespace of the object.
+    pub namespace: &'a str,
     /// Kind, namespace and name of the object.
     pub object: &'a str,
     /// Previous state; empty if there was none or nothing was created.
@@ -73,6 +102,10 @@ struct RefusalLimiter {
     recent: BTreeMap<String, (Instant, u32, u32)>,
 }
 
+/// Maximum number of events that wait for the writer of the ledger.
+const MAX_WAITING: usize = 1024;
+/// Time limit of waiting until a change is stored.
+const STORE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Limit of logged refusals per identity in each [`RATE_INTERVAL`].
 const MAX_LOGGED: u32 = 10;
 const RATE_INTERVAL: Duration = Duration::from_mins(1);
@@ -84,41 +117,110 @@ const MAX_FIELD_CHARS: usize = 512;
 const MAX_STATE_CHARS: usize = 8192;
 
 impl AuditLog {
+    /// Creates an audit log whose events are also sent to the writer of the ledger.
+    pub fn with_ledger(stats: Stats) -> (Self, AuditQueue) {
+        let (events, queue) = mpsc::channel(MAX_WAITING);
+        (Self { limiter: Arc::default(), ledger: Some(AuditSender { events, stats }) }, queue)
+    }
+
     /// Logs a refusal, or counts it if the rate limit is reached.
     pub fn refused(&self, refusal: &Refusal<'_>) {
         let identity = if refusal.caller.is_empty() { refusal.peer } else { refusal.caller };
-        let mut limiter = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut limiter = self.limiter.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(dropped) = limiter.admit(identity, Instant::now()) else {
             return;
         };
         drop(limiter);
+        let event = RefusalEvent {
+            user: single_line(refusal.caller, MAX_FIELD_CHARS),
+            peer: refusal.peer.to_owned(),
+            verb: single_line(refusal.verb, MAX_FIELD_CHARS),
+            object: single_line(refusal.object, MAX_FIELD_CHARS),
+            reason: single_line(refusal.why, MAX_FIELD_CHARS),
+            omitted: dropped,
+        };
         info!(
             target: "octavo::audit",
-            who = single_line(refusal.caller, MAX_FIELD_CHARS),
-            peer = refusal.peer,
-            verb = single_line(refusal.verb, MAX_FIELD_CHARS),
-            object = single_line(refusal.object, MAX_FIELD_CHARS),
+            who = event.user,
+            peer = event.peer,
+            verb = event.verb,
+            object = event.object,
             outcome = "refused",
-            why = single_line(refusal.why, MAX_FIELD_CHARS),
-            untold = dropped,
+            why = event.reason,
+            untold = event.omitted,
             "audit"
         );
+        self.send(AuditEvent::Refusal(event));
     }
 
-    /// Logs a change.
-    pub fn log_change(&self, change: &Change<'_>, outcome: Outcome) {
+    /// Logs a change, and waits until the ledger has stored it. If the ledger does not respond in time, the change proceeds: the log
+    /// has it, and it is counted.
+    pub async fn log_change(&self, change: &Change<'_>, outcome: Outcome) {
+        let event = ChangeEvent {
+            user: single_line(change.caller, MAX_FIELD_CHARS),
+            verb: single_line(change.verb, MAX_FIELD_CHARS),
+            namespace: change.namespace.to_owned(),
+            object: single_line(change.object, MAX_FIELD_CHARS),
+            outcome: outcome.as_str(),
+            before: single_line(change.before, MAX_STATE_CHARS),
+            after: single_line(change.after, MAX_STATE_CHARS),
+            reason: single_line(change.why, MAX_FIELD_CHARS),
+        };
         info!(
             target: "octavo::audit",
-            who = single_line(change.caller, MAX_FIELD_CHARS),
-            verb = single_line(change.verb, MAX_FIELD_CHARS),
-            object = single_line(change.object, MAX_FIELD_CHARS),
-            outcome = outcome.as_str(),
-            before = single_line(change.before, MAX_STATE_CHARS),
-            after = single_line(change.after, MAX_STATE_CHARS),
-            why = single_line(change.why, MAX_FIELD_CHARS),
+            who = event.user,
+            verb = event.verb,
+            object = event.object,
+            outcome = event.outcome,
+            before = event.before,
+            after = event.after,
+            why = event.reason,
             "audit"
         );
+        let Some((stats, stored)) = self.send(AuditEvent::Change(event)) else { return };
+        if !matches!(timeout(STORE_TIMEOUT, stored).await, Ok(Ok(()))) {
+            stats.count_audit_failure("late");
+        }
     }
+
+    /// Records the new state of a policy, which its controller has logged.
+    pub fn record_policy(&self, event: PolicyEvent) {
+        let _is_stored = self.send(AuditEvent::Policy(event));
+    }
+
+    /// Sends an event to the writer of the ledger, if there is one. Returns a receiver that resolves when it is stored.
+    fn send(&self, event: AuditEvent) -> Option<(&Stats, oneshot::Receiver<()>)> {
+        let AuditSender { events, stats } = self.ledger.as_ref()?;
+        let source = format!("event/{:016x}{:016x}", random(), random());
+        let record = AuditRecord { time: now(), source, event };
+        let (stored, is_stored) = oneshot::channel();
+        if events.try_send(QueuedRecord { record, stored: Some(stored) }).is_err() {
+            stats.count_audit_failure("full");
+            return None;
+        }
+        Some((stats, is_stored))
+    }
+}
+
+impl QueuedRecord {
+    /// Announces that the event is stored.
+    pub fn confirm(self) {
+        // The request may have ended.
+        let _is_awaited = self.stored.map(|stored| stored.send(()));
+    }
+}
+
+/// An event that is not awaited.
+impl From<AuditRecord> for QueuedRecord {
+    fn from(record: AuditRecord) -> Self {
+        Self { record, stored: None }
+    }
+}
+
+/// The time in milliseconds.
+fn now() -> Timestamp {
+    let now = Timestamp::now();
+    Timestamp::from_millisecond(now.as_millisecond()).unwrap_or(now)
 }
 
 impl Outcome {
@@ -191,6 +293,50 @@ mod tests {
         assert_eq!(admitted, 1000 + MAX_LOGGED);
         assert_eq!(limiter.admit("later", start + RATE_INTERVAL), Some(0));
         assert!(limiter.recent.len() <= 2);
+    }
+
+    fn change() -> Change<'static> {
+        Change {
+            caller: "ada",
+            verb: "create",
+            namespace: "team",
+            object: "HardwareProfile team/large",
+            before: "",
+            after: "{}",
+            why: "",
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn change_waits_until_it_is_stored_and_proceeds_without_the_ledger() {
+        let (log, mut queue) = AuditLog::with_ledger(Stats::default());
+        let begun = Instant::now();
+        let write = async {
+            let queued = queue.recv().await.unwrap();
+            assert!(matches!(queued.record.event, AuditEvent::Change(_)));
+            queued.confirm();
+        };
+        let change = change();
+        tokio::join!(log.log_change(&change, Outcome::Started), write);
+        assert_eq!(begun.elapsed(), Duration::ZERO);
+        log.log_change(&change, Outcome::Succeeded).await;
+        assert_eq!(begun.elapsed(), STORE_TIMEOUT);
+        // The event remains in the queue, and is stored later.
+        assert!(queue.try_recv().is_ok());
+        drop(queue);
+        log.log_change(&change, Outcome::Succeeded).await;
+        assert_eq!(begun.elapsed(), STORE_TIMEOUT);
+    }
+
+    #[test]
+    fn number_of_waiting_events_is_bounded() {
+        let (log, queue) = AuditLog::with_ledger(Stats::default());
+        for number in 0..2 * MAX_WAITING {
+            let caller = number.to_string();
+            let (peer, verb, object, why) = ("192.0.2.1", "GET", "/", "not allowed");
+            log.refused(&Refusal { caller: &caller, peer, verb, object, why });
+        }
+        assert_eq!(queue.len(), MAX_WAITING);
     }
 
     #[test]

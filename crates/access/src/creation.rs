@@ -227,6 +227,7 @@ impl ProfileCreator {
         let change = Change {
             caller: &who,
             verb: verb(existing),
+            namespace: &key.namespace,
             object: &named,
             before: "",
             after: &wanted,
@@ -235,7 +236,7 @@ impl ProfileCreator {
         let audit = self.0.guard.audit();
         // Also logged beforehand, because the process may be killed before it knows the outcome.
         if dry == DryRun::No {
-            audit.log_change(&change, AuditOutcome::Started);
+            audit.log_change(&change, AuditOutcome::Started).await;
         }
         let making = self.0.writer.apply(&object, dry, existing);
         let made = timeout_at(deadline, making).await;
@@ -250,11 +251,11 @@ impl ProfileCreator {
                 let before = made.before.as_ref().map(audit_state).unwrap_or_default();
                 let (before, after) = (&before, &audit_state(&made.object));
                 let change = Change { verb, before, after, ..change };
-                audit.log_change(&change, outcome);
+                audit.log_change(&change, outcome).await;
             }
             Err(error) => {
                 let after = &chain(error);
-                audit.log_change(&Change { after, ..change }, outcome);
+                audit.log_change(&Change { after, ..change }, outcome).await;
             }
         }
         Ok(made?)

@@ -104,6 +104,12 @@ impl Guard {
         Self { hosts: Some(names.into()), ..self }
     }
 
+    /// Writes changes and refusals to this audit log.
+    #[must_use]
+    pub fn with_audit(self, audit: AuditLog) -> Self {
+        Self { audit, ..self }
+    }
+
     /// Creates a guard that authorizes requests against the cluster's RBAC roles.
     pub fn with_reviewer(
         believed: TrustedIdentitySources,

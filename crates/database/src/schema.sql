@@ -71,3 +71,16 @@ CREATE INDEX IF NOT EXISTS ledger_day_day ON ledger_day (day);
 CREATE TABLE IF NOT EXISTS ledger_closed_day (
   day BIGINT NOT NULL PRIMARY KEY
 );
+
+-- Audit: a chain of entries (one line of JSON each) with their hashes. The other columns select entries.
+CREATE TABLE IF NOT EXISTS audit_entry (
+  seq BIGINT NOT NULL PRIMARY KEY,
+  time_s BIGINT NOT NULL,
+  kind TEXT NOT NULL,
+  namespace TEXT,
+  source TEXT NOT NULL UNIQUE,
+  entry TEXT NOT NULL,
+  hash TEXT NOT NULL
+);
+
+CREATE INDEX IF NOT EXISTS audit_entry_time ON audit_entry (time_s, seq);

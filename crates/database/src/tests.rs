@@ -1,5 +1,7 @@
 //! Tests with SQLite. The integration tests run the same statements on PostgreSQL.
 
+mod audit;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -166,7 +168,7 @@ proptest! {
                 let node = state.device.node.clone();
                 recorder.observe(&node, now, 10_000, vec![state]);
                 if number % 7 == 6 {
-                    writer.close_days(Day::of(now)).await.unwrap();
+                    writer.close_days(Day::of(now).start_time()).await.unwrap();
                 }
                 if number % 3 == 0 {
                     let changed = recorder.take_changed();
@@ -198,7 +200,7 @@ proptest! {
                 prop_assert_eq!(usage(Dimension::Node).await, expected(&all, range, node));
                 let by_workload = |one: &Interval| container(one).map(workload);
                 prop_assert_eq!(usage(Dimension::Workload).await, expected(&all, range, by_workload));
-                writer.close_days(Day::of(now).max(Day(0))).await.unwrap();
+                writer.close_days(Day::of(now).start_time()).await.unwrap();
             }
             Ok(())
         })?;
@@ -222,7 +224,7 @@ fn intervals_of_old_days_are_deleted_and_their_sums_remain() {
         let (mut writer, _) = LedgerWriter::open(&url(&directory)).await.unwrap();
         three_days(&mut writer).await;
         let first = Day::of(START);
-        writer.close_days(Day(first.0 + 3)).await.unwrap();
+        writer.close_days(Day(first.0 + 3).start_time()).await.unwrap();
         writer.delete_before(Day(first.0 + 2), Day(first.0 + 1)).await.unwrap();
         let database = writer.database();
         let by_day = database

@@ -4,19 +4,21 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use octavo_ledger::{Container, Day, Device, Holder, Interval};
 use octavo_toolkit::random::random;
 use sqlx::any::AnyArguments;
 use sqlx::query::Query;
 use sqlx::{Any, AnyConnection, AssertSqlSafe, Error, Transaction};
 
+use crate::audit::{append_usage, delete_entries};
 use crate::connection::{Database, DatabaseUrl};
 use crate::error::DatabaseError;
 use crate::rows::{self, ALLOCATED, Ids, LAST_INTERVALS, UNALLOCATED, UNKNOWN};
 use crate::sums::CLOSE_DAY;
 
 /// Rows of one statement.
-const ROWS_PER_STATEMENT: usize = 200;
+pub(crate) const ROWS_PER_STATEMENT: usize = 200;
 
 /// Clause for rows that an earlier attempt may have written.
 const ON_KNOWN_ID: &str = "ON CONFLICT (id) DO NOTHING";
@@ -95,7 +97,7 @@ impl LedgerWriter {
     }
 
     /// Begins a transaction, unless another program has opened the ledger for writing.
-    async fn begin(&self) -> Result<Transaction<'static, Any>, DatabaseError> {
+    pub(crate) async fn begin(&self) -> Result<Transaction<'static, Any>, DatabaseError> {
         let check = async {
             let mut transaction = self.database.pool.begin().await?;
             let check =
@@ -109,11 +111,12 @@ impl LedgerWriter {
         }
     }
 
-    /// Sums up the days before `today` that are not yet summed up.
+    /// Sums up the days before that of `now` that are not yet summed up, and appends their usage to the audit.
     ///
     /// # Errors
     /// Fails if the database cannot be written. The caller can try again.
-    pub async fn close_days(&mut self, today: Day) -> Result<(), DatabaseError> {
+    pub async fn close_days(&mut self, now: Timestamp) -> Result<(), DatabaseError> {
+        let today = Day::of(now.as_second());
         let days: Vec<i64> = sqlx::query_scalar(
             "SELECT DISTINCT day FROM ledger_interval WHERE day < $1 \
              AND day NOT IN (SELECT day FROM ledger_closed_day) ORDER BY day",
@@ -126,6 +129,7 @@ impl LedgerWriter {
             let mut transaction = self.begin().await?;
             let close = async {
                 sqlx::query(CLOSE_DAY).bind(day).execute(&mut *transaction).await?;
+                append_usage(&mut transaction, day, now).await?;
                 let closed = sqlx::query("INSERT INTO ledger_closed_day (day) VALUES ($1)");
                 closed.bind(day).execute(&mut *transaction).await?;
                 transaction.commit().await
@@ -135,13 +139,14 @@ impl LedgerWriter {
         Ok(())
     }
 
-    /// Deletes the intervals of summed up days before `details`, and the sums of days before `sums`.
+    /// Deletes the intervals of summed up days before `details`, and the sums and entries of the audit of days before `sums`.
     ///
     /// # Errors
     /// Fails if the database cannot be written. The caller can try again.
     pub async fn delete_before(&mut self, details: Day, sums: Day) -> Result<(), DatabaseError> {
         let mut transaction = self.begin().await?;
         let delete = async {
+            delete_entries(&mut transaction, sums).await?;
             let mut deleted = 0_u64;
             for (statement, day) in [
                 (
@@ -309,7 +314,7 @@ async fn insert_holders(
 }
 
 /// Text without NUL, which PostgreSQL does not store. Agents choose the texts, and one must not prevent the write of others.
-fn text(text: &str) -> String {
+pub(crate) fn text(text: &str) -> String {
     text.replace('\0', "\u{fffd}")
 }
 
@@ -324,7 +329,7 @@ async fn reopen(connection: &mut AnyConnection, day: Day) -> Result<(), Error> {
 }
 
 /// Statement that inserts `rows` rows. `table` is the name of the table and its columns.
-fn insert(table: &str, rows: usize, conflict: &str) -> String {
+pub(crate) fn insert(table: &str, rows: usize, conflict: &str) -> String {
     let columns = table.split(',').count();
     let mut statement = format!("INSERT INTO {table} VALUES ");
     let mut number = 0_usize;

@@ -48,6 +48,8 @@ pub enum Resource {
     Nodes,
     /// Usage by namespace and pod.
     Usage,
+    /// Entries of the audit: changes, refusals and usage of all users and namespaces.
+    AuditEntries,
     /// Hardware profiles.
     HardwareProfiles,
     /// The real objects of hardware profiles, as if the requester used them directly.
@@ -105,9 +107,11 @@ impl Resource {
                 let (group, version, _, plural) = ProfileKind::Hardware.api();
                 (group, Some(version), plural)
             }
-            Self::AcceleratorTypes | Self::Nodes | Self::Usage | Self::HardwareProfiles => {
-                (API_GROUP, None, self.into())
-            }
+            Self::AcceleratorTypes
+            | Self::Nodes
+            | Self::Usage
+            | Self::AuditEntries
+            | Self::HardwareProfiles => (API_GROUP, None, self.into()),
         }
     }
 }

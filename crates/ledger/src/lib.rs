@@ -3,12 +3,14 @@
 //! ```text
 //!  usage of a node --parts--> parts of each device --Recorder--> intervals --database--> sums --report--> device hours, cost
 //!                                                                                        \--focus---> FOCUS rows
+//!  changes, refusals, intervals of closed days --audit--> chain of entries
 //! ```
 //!
 //! Pure: time is an argument. An interval is a part of a device that had one holder for a while. At every second that the ledger
 //! accounts for a device, the shares of its parts add up to exactly one device. A part without a pod is `unallocated`, and a part
 //! that was not reported is `unknown`.
 
+pub mod audit;
 pub mod csv;
 mod device;
 pub mod focus;

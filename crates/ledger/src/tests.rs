@@ -1,5 +1,6 @@
 //! Tests of the crate.
 
+mod audit;
 mod conservation;
 mod focus;
 mod rules;

@@ -1,5 +1,6 @@
 //! Reports of usage and cost from the ledger, for readers.
 
+mod audit;
 mod focus;
 
 use std::sync::Arc;
@@ -14,6 +15,7 @@ use strum::VariantArray;
 use thiserror::Error;
 use tokio::sync::OnceCell;
 
+pub use self::audit::parse_audit_query;
 pub use self::focus::FocusQuery;
 use crate::query::QueryError;
 use crate::query::parse::set_each;

@@ -16,6 +16,7 @@ pub struct Stats {
     refusals: LabeledFamily<Counter>,
     token_reviews: LabeledFamily<Counter>,
     http_refusals: LabeledFamily<Counter>,
+    audit_failures: LabeledFamily<Counter>,
     http_reviews: Family<[(&'static str, &'static str); 2], Counter>,
     resyncs: LabeledFamily<Counter>,
     connections: LabeledFamily<Gauge>,
@@ -58,6 +59,11 @@ impl Stats {
     /// Counts a refused HTTP request.
     pub fn count_http_refusal(&self, reason: &'static str) {
         self.http_refusals.get_or_create(&[("reason", reason)]).inc();
+    }
+
+    /// Counts an entry of the audit that was not stored, or not in time.
+    pub fn count_audit_failure(&self, reason: &'static str) {
+        self.audit_failures.get_or_create(&[("reason", reason)]).inc();
     }
 
     /// Counts an authentication or authorization of an HTTP reader.
@@ -166,6 +172,12 @@ impl Stats {
             self.http_refusals.clone(),
         );
         registry.register(
+            "audit_failures",
+            "Changes and refusals that are only in the log, because too many waited for the ledger (full), or that the ledger did not \
+             store in time (late)",
+            self.audit_failures.clone(),
+        );
+        registry.register(
             "http_reviews",
             "Reviews of HTTP clients by the API server, by subject and outcome",
             self.http_reviews.clone(),
@@ -245,6 +257,7 @@ mod tests {
         stats.count_message("hello");
         stats.refused("claimed");
         stats.count_token_review("accepted");
+        stats.count_audit_failure("late");
         stats.count_resync("hello");
         stats.connections("grpc").inc();
         stats.count_connection("grpc");
@@ -259,7 +272,7 @@ mod tests {
         let page = include_str!("../../../docs/reference/metrics.md");
         let types: Vec<&str> =
             text.lines().filter_map(|line| line.strip_prefix("# TYPE ")).collect();
-        assert_eq!(types.len(), 19, "{types:?}");
+        assert_eq!(types.len(), 20, "{types:?}");
         for metric_type in types {
             let (name, kind) = metric_type.split_once(' ').unwrap();
             let suffix = if kind == "counter" { "_total" } else { "" };

@@ -3,12 +3,15 @@
 //! ```text
 //!  Fleet, cluster --device_states--> Recorder --changed intervals--> LedgerWriter --> SQLite, PostgreSQL
 //!                                                                      closed days --> LedgerExporter --> Parquet
+//!  AuditLog --AuditQueue--> PendingRecords -----------events-------------^
+//!  Fleet ------changes----------^
 //! ```
 //!
 //! `run` starts it if enabled. Changes of allocations are recorded within a second, and all nodes before each write. While the
 //! database cannot be written, the intervals remain in memory up to a limit. Usage beyond the limit, and usage that a killed
-//! aggregator had not written, is recorded as a gap.
+//! aggregator had not written, is recorded as a gap. Events of the audit are written immediately.
 
+mod audit;
 mod export;
 mod metrics;
 mod observation;
@@ -18,6 +21,8 @@ use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::Timestamp;
+use octavo_access::audit::AuditQueue;
 use octavo_database::{DatabaseError, DatabaseUrl, LedgerWriter};
 use octavo_kube::cluster::WatchedCluster;
 use octavo_ledger::{Day, Interval, MAX_BRIDGED_SECONDS, Recorder};
@@ -29,6 +34,7 @@ use tokio::task::yield_now;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 use tracing::{error, info, warn};
 
+use self::audit::PendingRecords;
 use self::export::LedgerExporter;
 pub use self::metrics::LedgerMetrics;
 use self::observation::{PodDirectory, device_states, past_states};
@@ -46,6 +52,8 @@ const MAX_SILENT_DAYS: i32 = 30;
 const MAINTENANCE_INTERVAL: Duration = Duration::from_hours(1);
 /// Maximum number of intervals that wait for the database. Beyond it, nothing is recorded until it can be written.
 const MAX_WAITING: usize = 500_000;
+/// Time limit for events of the audit at shutdown; slightly more than that of the last changes.
+const DRAIN_TIMEOUT: Duration = Duration::from_millis(4700);
 /// Nodes that are read before other tasks of the thread run.
 const NODES_PER_BATCH: usize = 50;
 
@@ -67,7 +75,10 @@ struct Recording<'a> {
     writer: LedgerWriter,
     recorder: Recorder,
     fleet: Fleet,
+    audit: PendingRecords,
     maintained: Option<Instant>,
+    /// Day whose begin of the chain is logged.
+    logged: Option<Day>,
     /// False if the clock may be wrong.
     may_delete: bool,
     is_failing: bool,
@@ -90,10 +101,10 @@ impl LedgerRecorder {
         self.metrics.clone()
     }
 
-    /// Runs until `stop`, and then writes the usage until that time.
-    pub async fn run(self, stop: watch::Receiver<bool>) {
+    /// Runs until `stop`, and then writes the usage until that time, and the events of `audit` until their senders have ended.
+    pub async fn run(self, audit: AuditQueue, stop: watch::Receiver<bool>) {
         tokio::select! {
-            () = self.record(stop) => {}
+            () = self.record(audit, stop) => {}
             () = self.export() => {}
         }
     }
@@ -107,22 +118,22 @@ impl LedgerRecorder {
         LedgerExporter { url, directory, closed: Arc::clone(&self.closed), metrics }.run().await;
     }
 
-    async fn record(&self, mut stop: watch::Receiver<bool>) {
-        let mut recording = tokio::select! {
-            recording = self.open() => recording,
+    async fn record(&self, audit: AuditQueue, mut stop: watch::Receiver<bool>) {
+        let (writer, last) = tokio::select! {
+            opened = self.open() => opened,
             _stopped = stop.wait_for(|stopped| *stopped) => return,
         };
-        recording.run(stop).await;
+        Recording::new(self, (writer, last), audit).run(stop).await;
     }
 
     /// Opens the database, and tries again until it succeeds.
-    async fn open(&self) -> Recording<'_> {
+    async fn open(&self) -> (LedgerWriter, Vec<Interval>) {
         let mut is_failing = false;
         loop {
             match LedgerWriter::open(&self.url).await {
-                Ok((writer, last)) => {
+                Ok(opened) => {
                     info!(ledger = %self.url, "recording the usage of devices");
-                    return Recording::new(self, writer, last);
+                    return opened;
                 }
                 Err(error) => {
                     self.metrics.count_failure();
@@ -137,13 +148,22 @@ impl LedgerRecorder {
 
     /// Seconds since 1970, by the clock of the fleet.
     fn now(&self) -> i64 {
+        self.time().as_second()
+    }
+
+    /// The time, by the clock of the fleet.
+    fn time(&self) -> Timestamp {
         let clock = self.view.clock();
-        clock.wall(clock.now()).as_second()
+        clock.wall(clock.now())
     }
 }
 
 impl<'a> Recording<'a> {
-    fn new(task: &'a LedgerRecorder, writer: LedgerWriter, last: Vec<Interval>) -> Self {
+    fn new(
+        task: &'a LedgerRecorder,
+        (writer, last): (LedgerWriter, Vec<Interval>),
+        audit: AuditQueue,
+    ) -> Self {
         let now = task.now();
         let end = last.iter().map(|interval| interval.end).max().unwrap_or(now);
         let silent_days = Day::of(now).0.saturating_sub(Day::of(end).0);
@@ -164,7 +184,9 @@ impl<'a> Recording<'a> {
             writer,
             recorder: Recorder::recover(last),
             fleet: Fleet::default(),
+            audit: PendingRecords::new(audit),
             maintained: None,
+            logged: None,
             may_delete,
             is_failing: false,
         }
@@ -176,9 +198,14 @@ impl<'a> Recording<'a> {
         scans.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut written = Instant::now();
         loop {
-            tokio::select! {
-                _at = scans.tick() => {}
+            let has_events = tokio::select! {
+                _at = scans.tick() => false,
+                true = self.audit.receive() => true,
                 _stopped = stop.wait_for(|stopped| *stopped) => break,
+            };
+            if has_events {
+                self.append().await;
+                continue;
             }
             if written.elapsed() < self.task.settings.ledger_write_interval {
                 self.observe_changed().await;
@@ -191,6 +218,12 @@ impl<'a> Recording<'a> {
         }
         self.observe_all().await;
         self.write().await;
+        let drain = async {
+            while self.audit.receive().await {
+                self.append().await;
+            }
+        };
+        let _ended = timeout(DRAIN_TIMEOUT, drain).await;
     }
 
     /// Records the nodes whose reports have changed.
@@ -199,6 +232,7 @@ impl<'a> Recording<'a> {
         let before = std::mem::replace(&mut self.fleet, fleet.clone());
         let changed: Vec<Arc<Node>> = fleet.since(&before).changed.into_iter().cloned().collect();
         self.observe(&changed).await;
+        self.record_changes(&changed).await;
     }
 
     /// Records all nodes, also those whose Node or pods have changed.
@@ -206,6 +240,8 @@ impl<'a> Recording<'a> {
         self.fleet = self.task.view.fleet();
         let nodes: Vec<Arc<Node>> = self.fleet.nodes.iter().cloned().collect();
         self.observe(&nodes).await;
+        self.audit.retain(&nodes);
+        self.record_changes(&nodes).await;
         self.recorder.forget(self.task.now().saturating_sub(MAX_BRIDGED_SECONDS));
     }
 
@@ -237,6 +273,24 @@ impl<'a> Recording<'a> {
         }
     }
 
+    /// Appends the changes of layouts on these nodes to the audit.
+    async fn record_changes(&mut self, nodes: &[Arc<Node>]) {
+        if self.audit.take_changes(nodes, self.task.view.clock()) {
+            self.append().await;
+        }
+    }
+
+    /// Appends the pending events to the audit. After a failure, `write` repeats it.
+    async fn append(&mut self) {
+        let result = timeout(WRITE_TIMEOUT, self.writer.append(self.audit.records())).await;
+        let result = result.unwrap_or(Err(DatabaseError::Timeout(WRITE_TIMEOUT)));
+        if let Ok(chain) = &result {
+            self.audit.confirm();
+            self.task.metrics.set_audit_end(chain.seq);
+        }
+        self.log_result(result.map(|_| self.task.now()));
+    }
+
     async fn write(&mut self) {
         let changed = self.recorder.take_changed();
         // Repeating a write that may have succeeded changes nothing.
@@ -247,6 +301,9 @@ impl<'a> Recording<'a> {
         }
         self.task.metrics.set_waiting(self.recorder.changed_count());
         self.log_result(result.map(|()| self.task.now()));
+        if !self.audit.is_empty() {
+            self.append().await;
+        }
     }
 
     /// Closes the days that are over, and deletes old intervals.
@@ -256,19 +313,25 @@ impl<'a> Recording<'a> {
             return;
         }
         self.maintained = Some(Instant::now());
-        let today = Day::of(self.task.now());
+        let now = self.task.time();
+        let today = Day::of(now.as_second());
         let (details, sums) = self.task.settings.retention(today);
         let maintenance = async {
-            self.writer.close_days(today).await?;
+            self.writer.close_days(now).await?;
             if self.may_delete {
                 self.writer.delete_before(details, sums).await?;
             }
-            self.writer.database().bytes().await
+            let database = self.writer.database();
+            Ok((database.bytes().await?, database.audit_end().await?))
         };
         let result = maintenance.await;
-        if let Ok(bytes) = result {
-            self.task.metrics.set_bytes(bytes);
+        if let Ok((bytes, end)) = &result {
+            self.task.metrics.set_bytes(*bytes);
+            self.task.metrics.set_audit_end(end.seq);
             self.task.closed.notify_one();
+            if self.logged.replace(today) != Some(today) {
+                info!(target: "octavo::audit", seq = end.seq, hash = end.hash, "end of the audit");
+            }
         }
         self.log_result(result.map(|_| self.task.now()));
     }

@@ -17,9 +17,11 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use octavo_access::audit::AuditLog;
 use octavo_fleet::cluster::ClusterSnapshot;
 use octavo_kube::lease::{LeadershipHandle, LeaseHolder};
 use octavo_kube::policies::{PolicyClient, PolicyRequestError};
+use octavo_ledger::audit::PolicyEvent;
 use octavo_node::node_object::write_backoff::WriteBackoff;
 use octavo_policy::{
     Decision, Policy, PolicyNode, PolicyState, PolicyStatus, Step, next, release_orphan,
@@ -50,6 +52,7 @@ pub struct PolicyController {
     view: FleetView,
     lead: LeadershipHandle,
     holder: LeaseHolder,
+    audit: AuditLog,
 }
 
 /// State while the Lease is held.
@@ -57,6 +60,7 @@ struct Leader<'a> {
     client: &'a PolicyClient,
     policies: PolicyView,
     view: &'a FleetView,
+    audit: AuditLog,
     lead: LeadershipHandle,
     memory: Memory,
     feasibility: FeasibilityCache,
@@ -72,19 +76,25 @@ impl PolicyController {
         policies: PolicyView,
         view: FleetView,
         settings: &WorkloadSettings,
+        audit: AuditLog,
     ) -> Self {
         let place = (settings.lease_namespace.as_str(), LEASE_NAME);
         let (lead, holder) = LeaseHolder::new(client.client(), place, &settings.holder_prefix);
-        Self { client, policies, view, lead, holder }
+        Self { client, policies, view, lead, holder, audit }
     }
 
     /// Runs until `stop`, and then releases the Lease.
     pub async fn run(self, stop: watch::Receiver<bool>) {
-        let Self { client, policies, view, mut lead, holder } = self;
+        let Self { client, policies, view, mut lead, holder, audit } = self;
         let write = async {
             loop {
                 if lead.until().is_some() {
-                    let mut leader = Leader::new(&client, policies.clone(), &view, lead.clone());
+                    let mut leader = Leader::new(
+                        &client,
+                        policies.clone(),
+                        &view,
+                        (lead.clone(), audit.clone()),
+                    );
                     tokio::select! {
                         biased;
                         () = lead.lost() => {}
@@ -105,12 +115,13 @@ impl<'a> Leader<'a> {
         client: &'a PolicyClient,
         policies: PolicyView,
         view: &'a FleetView,
-        lead: LeadershipHandle,
+        (lead, audit): (LeadershipHandle, AuditLog),
     ) -> Self {
         Self {
             client,
             policies,
             view,
+            audit,
             lead,
             memory: Memory::default(),
             feasibility: FeasibilityCache::default(),
@@ -315,6 +326,13 @@ impl<'a> Leader<'a> {
         );
         let message = message.trim_end_matches("; ");
         info!(policy = %before.name, state = %new, %message, "accelerator policy");
+        self.audit.record_policy(PolicyEvent {
+            policy: before.name.clone(),
+            revision: status.revision.to_string(),
+            before: old.to_string(),
+            after: new.to_string(),
+            message: message.to_owned(),
+        });
         if let Err(error) = self.client.create_event(before, new.into(), message, is_warning).await
         {
             debug!(%error, "event not created");

@@ -4,6 +4,7 @@
 //! not exist. Every error is a problem document (RFC 9457). Each response is based on one immutable snapshot of the
 //! fleet. The aggregator serves this router beside that of the pages.
 
+mod audit;
 pub mod availability;
 mod body;
 mod changes;
@@ -117,6 +118,7 @@ pub fn router(context: ApiContext) -> Router {
         .routes(routes!(usage::summary))
         .routes(routes!(cost::cost))
         .routes(routes!(focus::focus))
+        .routes(routes!(audit::audit))
         .routes(routes!(series::series))
         .routes(routes!(events::follow))
         .routes(routes!(openapi::document))

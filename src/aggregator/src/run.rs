@@ -16,6 +16,7 @@ use std::thread;
 use std::time::Duration;
 
 use axum::{Extension, Router};
+use octavo_access::audit::AuditLog;
 use octavo_access::creation::ProfileCreator;
 use octavo_access::guard::Guard;
 use octavo_files::config_files::LayoutFile;
@@ -121,10 +122,14 @@ fn launch(settings: &AggregatorSettings) -> Result<RunningAggregator, StartError
     let serving = &settings.serving;
     let (ingest_runtime, http_runtime) = (runtime("ingest")?, runtime("http")?);
     let cluster_runtime = runtime("cluster")?;
-    let cluster = ClusterTasks::connect(&cluster_runtime, settings, view)?;
+    let audit = settings.ledger.ledger.as_ref().map(|_| AuditLog::with_ledger(stats.clone()));
+    let (audit, queue) = audit.unzip();
+    let audit = audit.unwrap_or_default();
+    let cluster = ClusterTasks::connect(&cluster_runtime, settings, view, (&audit, queue))?;
     let counter = cluster.availability();
     let startup = Startup::new(store.view(), cluster.snapshots(), progress);
     let guard = guard(&http_runtime, settings, counter, &stats)?;
+    let guard = guard.with_audit(audit);
     let creator = profile_creator(&http_runtime, settings, &guard)?;
     let (router, probes) = router(&cluster, &stats, is_ready, (guard.clone(), creator.clone()));
     let gate = gate(&ingest_runtime, settings, &stats)?;

@@ -5,7 +5,7 @@ use octavo_ledger::Dimension;
 use octavo_ledger::csv::to_csv;
 use octavo_ledger::report::{CostReport, Usage};
 
-use super::output::{self, OutputState};
+use super::output;
 use super::text::{self, Cell};
 use super::{CliError, Report, json, yaml};
 use crate::settings::Colors;
@@ -33,23 +33,13 @@ pub(super) async fn cost(settings: &CostSettings, colors: Colors) -> Result<Repo
     Ok(Report::with_notes(output, &notes(&report), super::Exit::Done))
 }
 
-/// Prints the export line by line as it arrives. The aggregator rejects filters, because their costs would not add up to those of
+/// Prints the export as it arrives. The aggregator rejects filters, because their costs would not add up to those of
 /// the devices.
 async fn focus(client: &Client, parameters: &[(&str, String)]) -> Result<Report, CliError> {
     let given = parameters.iter().filter(|(name, _)| !matches!(*name, "by" | "limit"));
     let target = RequestPath::new("/api/v1/cost/focus")
         .with(given.map(|(name, value)| (*name, value.as_str())));
-    let mut download = client.download(&target, "text/csv").await?;
-    let mut rest = Vec::new();
-    while let Some(part) = download.next().await? {
-        rest.extend_from_slice(&part);
-        let end = rest.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at.saturating_add(1));
-        let lines: Vec<u8> = rest.drain(..end).collect();
-        if output::out(&String::from_utf8_lossy(&lines))? == OutputState::Closed {
-            return Ok(Report::default());
-        }
-    }
-    Ok(Report { output: String::from_utf8_lossy(&rest).into_owned(), ..Report::default() })
+    output::download(client, &target, "text/csv").await
 }
 
 fn notes(report: &CostReport) -> Vec<String> {

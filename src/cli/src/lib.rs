@@ -7,6 +7,7 @@
 
 mod apply;
 mod assert;
+mod audit;
 mod catalog;
 mod checkpoint;
 mod completion;
@@ -68,6 +69,7 @@ use self::layouts::NamedInventory;
 use self::output::publish;
 use self::text::{lines, printable};
 use crate::settings::apply::{CheckpointSettings, RunSettings};
+use crate::settings::audit::AuditCommand;
 use crate::settings::doctor::{DoctorSettings, DoctorSources};
 use crate::settings::inspect::NamedSource;
 use crate::settings::layouts::{LayoutsCommand, PlanSettings};
@@ -200,6 +202,8 @@ fn run(invocation: &Invocation, open: OpenHardware) -> Result<Report, CliError> 
         Command::Generate(command) => block_on(generate::generate(command))?,
         Command::QuotaCheck(settings) => block_on(quota_check::quota_check(settings, colors))?,
         Command::Migrate(command) => block_on(migration::run(command, colors))?,
+        Command::Audit(AuditCommand::Export(settings)) => block_on(audit::export(settings))?,
+        Command::Audit(AuditCommand::Verify(settings)) => audit::verify(settings),
         Command::Cost(settings) => block_on(cost::cost(settings, colors))?,
         Command::Usage(settings) => block_on(usage::usage(settings, colors))?,
         Command::Watch(settings) => block_on(watch::watch(settings, colors, invocation.screen))?,

@@ -2,6 +2,7 @@
 
 use std::io;
 
+use octavo_client::{Client, RequestPath};
 pub(super) use octavo_terminal::output::{OutputState, note};
 use octavo_terminal::output::{state, write_all};
 use serde::Serialize;
@@ -37,6 +38,25 @@ pub(super) fn publish(report: &Report) -> Result<(), CliError> {
 /// Prints to standard output during a command, in one write.
 pub(super) fn out(text: &str) -> Result<OutputState, CliError> {
     octavo_terminal::output::out(text).map_err(CliError::Print)
+}
+
+/// Prints a file of the aggregator line by line as it arrives.
+pub(super) async fn download(
+    client: &Client,
+    target: &RequestPath,
+    media_type: &'static str,
+) -> Result<Report, CliError> {
+    let mut download = client.download(target, media_type).await?;
+    let mut rest = Vec::new();
+    while let Some(part) = download.next().await? {
+        rest.extend_from_slice(&part);
+        let end = rest.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at.saturating_add(1));
+        let lines: Vec<u8> = rest.drain(..end).collect();
+        if out(&String::from_utf8_lossy(&lines))? == OutputState::Closed {
+            return Ok(Report::default());
+        }
+    }
+    Ok(Report { output: String::from_utf8_lossy(&rest).into_owned(), ..Report::default() })
 }
 
 /// Returns the width of the terminal that is standard error.

@@ -1,6 +1,7 @@
 //! Settings of the `octavo` command line: each group of arguments is one struct, which the commands use as it is parsed.
 
 pub mod apply;
+pub mod audit;
 pub mod catalog;
 pub mod command_groups;
 mod completion;
@@ -46,6 +47,7 @@ pub use octavo_terminal::text::Headers;
 use octavo_toolkit::choice::{Choice, choice};
 
 use self::apply::{ApplySettings, CheckpointSettings, HistorySettings, RestoreSettings};
+use self::audit::AuditCommand;
 use self::catalog::CatalogCommand;
 use self::command_groups::group_subcommands;
 pub use self::completion::{
@@ -190,6 +192,9 @@ pub enum Command {
     /// Report device hours and cost over a time
     #[command(after_long_help = include_str!("../help/cost.txt"))]
     Cost(CostSettings),
+    /// Export and verify the audit of usage, changes and refusals
+    #[command(subcommand, after_long_help = include_str!("../help/audit.txt"))]
+    Audit(AuditCommand),
     /// Validate with pods that accelerators of nodes can be allocated
     #[command(after_long_help = include_str!("../help/validate.txt"))]
     Validate(ValidateSettings),
@@ -418,6 +423,7 @@ impl Command {
             | Self::QuotaCheck(_)
             | Self::Usage(_)
             | Self::Cost(_)
+            | Self::Audit(_)
             | Self::Validate(_)
             | Self::PodDevices(_)
             | Self::Watch(_)

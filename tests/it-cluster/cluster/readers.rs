@@ -44,6 +44,8 @@ const ROWS: &[(&str, [u16; 7])] = &[
     ("/teams?namespace=NAMESPACE", [401, 403, 403, 403, 403, 200, 200]),
     ("/cost", [401, 403, 403, 403, 403, 403, 404]),
     ("/cost?namespace=NAMESPACE", [401, 403, 403, 403, 403, 404, 404]),
+    ("/api/v1/audit", [401, 403, 403, 403, 403, 403, 404]),
+    ("/api/v1/audit?namespace=NAMESPACE", [401, 403, 403, 403, 403, 403, 404]),
     ("/api/v1/usage?namespace=kube-system", [401, 403, 403, 403, 403, 403, 200]),
     ("/api/v1/nothing", [401, 404, 404, 404, 404, 404, 404]),
 ];

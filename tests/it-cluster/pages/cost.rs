@@ -114,7 +114,7 @@ pub(super) async fn cost_site() -> CostSite {
     let today = Day::of(i64::try_from(now).unwrap());
     let (mut writer, _) = LedgerWriter::open(&url.parse().unwrap()).await.unwrap();
     writer.write(&usage(today)).await.unwrap();
-    writer.close_days(today).await.unwrap();
+    writer.close_days(today.start_time()).await.unwrap();
     let prices = directory.path().join("prices.yaml");
     fs::write(&prices, PRICES).unwrap();
     let prices = PriceFile::open(&prices).unwrap();

@@ -35,9 +35,12 @@ fn each_path_has_its_access_review() {
         ("/layouts/dry-run", "get nodes.octavo.dev"),
         ("/api/v1/events", "watch nodes.octavo.dev"),
         ("/api/v1/usage", "list usage.octavo.dev"),
+        ("/api/v1/audit", "list auditentries.octavo.dev"),
     ] {
         assert_eq!(review_of(path, None), question, "{path}");
     }
+    // The audit is of all namespaces.
+    assert_eq!(review_of("/api/v1/audit", Some("team-a")), "list auditentries.octavo.dev");
     for path in ["/api/v1/usage", "/teams", "/cost", "/cost.csv"] {
         let team = review_of(path, Some("team-a"));
         assert_eq!(team, "list usage.octavo.dev in namespace team-a");

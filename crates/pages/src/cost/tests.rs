@@ -83,7 +83,7 @@ async fn write(directory: &Path, intervals: &[Interval]) -> LedgerReader {
     let url = format!("sqlite://{}/ledger.db", directory.display());
     let (mut writer, _) = LedgerWriter::open(&url.parse().unwrap()).await.unwrap();
     writer.write(intervals).await.unwrap();
-    writer.close_days(Day::of(second("2026-11-05"))).await.unwrap();
+    writer.close_days(Day::of(second("2026-11-05")).start_time()).await.unwrap();
     LedgerReader::new(url.parse().unwrap())
 }
 

@@ -12,6 +12,7 @@ pub struct LedgerMetrics {
     written: Gauge<i64>,
     waiting: Gauge<i64>,
     bytes: Gauge<i64>,
+    audit_end: Gauge<i64>,
     failures: Counter<u64, AtomicU64>,
     pending_days: Gauge<i64>,
     export_failures: Counter<u64, AtomicU64>,
@@ -36,6 +37,11 @@ impl LedgerMetrics {
             "Size of the usage ledger, measured every hour",
             Unit::Bytes,
             self.bytes.clone(),
+        );
+        registry.register(
+            "octavo_audit_entries",
+            "Number of the last entry of the audit",
+            self.audit_end.clone(),
         );
         registry.register(
             "octavo_ledger_failures",
@@ -64,6 +70,10 @@ impl LedgerMetrics {
 
     pub(super) fn set_bytes(&self, bytes: u64) {
         self.bytes.set(i64::try_from(bytes).unwrap_or(i64::MAX));
+    }
+
+    pub(super) fn set_audit_end(&self, seq: i64) {
+        self.audit_end.set(seq);
     }
 
     pub(super) fn count_failure(&self) {

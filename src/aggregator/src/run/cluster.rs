@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use octavo_access::audit::{AuditLog, AuditQueue};
 use octavo_access::creation::ProfileCreator;
 use octavo_access::guard::Guard;
 use octavo_files::config_files::profiles::HardwareProfileFile;
@@ -41,7 +42,7 @@ pub(super) struct ClusterTasks {
     plugin_configs: Option<PluginConfigController>,
     pod_types: Option<PodTypeWriter>,
     policies: Option<PolicyTasks>,
-    ledger: Option<LedgerRecorder>,
+    ledger: Option<(LedgerRecorder, AuditQueue)>,
 }
 
 /// The watch and the controller of policies.
@@ -59,6 +60,7 @@ impl ClusterTasks {
         runtime: &Runtime,
         settings: &AggregatorSettings,
         view: FleetView,
+        (audit, queue): (&AuditLog, Option<AuditQueue>),
     ) -> Result<Self, StartError> {
         let client = settings.cluster.follow_cluster.then(|| kube_client(runtime, settings));
         let client = client.transpose().map_err(StartError::Cluster)?;
@@ -73,13 +75,12 @@ impl ClusterTasks {
         let known = profiles.as_ref().map(ProfileWatcher::known);
         let view = view.with_profiles(Profiles::new(known, snapshots.clone(), file));
         let view = view.with_cluster(snapshots.clone());
-        let policies = policies(runtime, settings, (&view, snapshots.as_ref()))?;
+        let policies = policies(runtime, settings, (&view, snapshots.as_ref()), audit)?;
         let view = view.with_policies(policies.as_ref().map(|policies| policies.view.clone()));
         let ledger = &settings.ledger;
-        let ledger = ledger
-            .ledger
-            .clone()
-            .map(|url| LedgerRecorder::new(url, view.clone(), snapshots.clone(), ledger.clone()));
+        let recorder =
+            |url| LedgerRecorder::new(url, view.clone(), snapshots.clone(), ledger.clone());
+        let ledger = ledger.ledger.clone().map(recorder).zip(queue);
         Ok(Self {
             policies,
             ledger,
@@ -108,7 +109,7 @@ impl ClusterTasks {
 
     /// Metrics of the ledger, if it is enabled.
     pub(super) fn ledger(&self) -> Option<LedgerMetrics> {
-        self.ledger.as_ref().map(LedgerRecorder::metrics)
+        self.ledger.as_ref().map(|(ledger, _)| ledger.metrics())
     }
 
     /// Runs the tasks until `stopped` is true or its sender is dropped, or until a task panics.
@@ -128,8 +129,8 @@ impl ClusterTasks {
         if let Some(writer) = self.pod_types {
             writing.spawn(writer.run(stopped.clone()));
         }
-        if let Some(ledger) = self.ledger {
-            writing.spawn(ledger.run(stopped.clone()));
+        if let Some((ledger, audit)) = self.ledger {
+            writing.spawn(ledger.run(audit, stopped.clone()));
         }
         if let Some(policies) = self.policies {
             tasks.spawn(policies.watcher.run());
@@ -182,6 +183,7 @@ fn policies(
     runtime: &Runtime,
     settings: &AggregatorSettings,
     (view, nodes): (&FleetView, Option<&watch::Receiver<Arc<WatchedCluster>>>),
+    audit: &AuditLog,
 ) -> Result<Option<PolicyTasks>, StartError> {
     let Some(nodes) = nodes.filter(|_| settings.cluster.policies) else {
         return Ok(None);
@@ -193,8 +195,13 @@ fn policies(
     let policies = PolicyView::new(watcher.known(), nodes.clone());
     let requests = client.requests();
     info!("rolling out accelerator policies");
-    let controller =
-        PolicyController::new(client, policies.clone(), view.clone(), &settings.workload);
+    let controller = PolicyController::new(
+        client,
+        policies.clone(),
+        view.clone(),
+        &settings.workload,
+        audit.clone(),
+    );
     Ok(Some(PolicyTasks { watcher, controller, view: policies, requests }))
 }
 

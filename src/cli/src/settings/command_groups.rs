@@ -23,7 +23,18 @@ pub const GROUPS: [(&str, &[&str]); 5] = [
     ),
     (
         "Fleet (needs an aggregator)",
-        &["nodes", "node", "types", "policy", "watch", "top", "usage", "cost", "support-bundle"],
+        &[
+            "nodes",
+            "node",
+            "types",
+            "policy",
+            "watch",
+            "top",
+            "usage",
+            "cost",
+            "audit",
+            "support-bundle",
+        ],
     ),
     (
         "Capacity and profiles (need an aggregator)",

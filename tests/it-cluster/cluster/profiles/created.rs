@@ -1,6 +1,8 @@
 //! Profile creation by an aggregator with that option: validated, created, replaced only on explicit request, and only
 //! for authorized users.
 
+use octavo_ledger::audit::AuditQuery;
+use octavo_store::ledger::LedgerReader;
 use serde_json::{Value, json};
 
 use super::made::object;
@@ -135,7 +137,11 @@ async fn nfr_003_aggregator_creates_profile_and_audits_every_attempt() {
     assert!(detail(&problem).contains("--create-profiles"), "{problem:#}");
     drop(off);
 
-    let mut aggregator = start(&api, &["--create-profiles"]);
+    let directory = tempfile::tempdir().unwrap();
+    let ledger = format!("sqlite://{}/ledger.db", directory.path().display());
+    let flag = format!("--ledger={ledger}");
+    let mut aggregator = start(&api, &["--create-profiles", &flag]);
+    aggregator.expect_log("recording the usage of devices");
     let readers = Readers::at(aggregator.http);
     knows(&readers, gpus.name()).await;
     let reported = json!({
@@ -172,6 +178,32 @@ async fn nfr_003_aggregator_creates_profile_and_audits_every_attempt() {
         .unwrap();
     for part in ["before=", "after=", "why=\"team vision\"", "who="] {
         assert!(replaced.contains(part), "{replaced}");
+    }
+    changes_are_stored(&ledger, &namespace).await;
+}
+
+/// Asserts that the audit of a killed aggregator has each attempt and its outcome.
+async fn changes_are_stored(ledger: &str, namespace: &str) {
+    let reader = LedgerReader::new(ledger.parse().unwrap());
+    let query = AuditQuery {
+        namespace: Some(namespace.to_owned()),
+        kind: Some("change".to_owned()),
+        ..AuditQuery::default()
+    };
+    let range = reader.audit_range(&query).await.unwrap().unwrap();
+    let stored = reader.audit_page(&query, range).await.unwrap().lines;
+    for (outcome, verb, count) in [
+        ("begun", "replace", 2),
+        ("dry-run", "create", 1),
+        ("done", "create", 1),
+        ("done", "replace", 1),
+        ("unchanged", "create", 1),
+        ("unknown", "create", 1),
+    ] {
+        let (outcome, verb) =
+            (format!("\"outcome\":\"{outcome}\""), format!("\"verb\":\"{verb}\""));
+        let found = stored.lines().filter(|line| line.contains(&outcome) && line.contains(&verb));
+        assert_eq!(found.count(), count, "{outcome} {verb} in {stored}");
     }
 }
 

@@ -51,7 +51,7 @@ impl<'a> ReaderNamespace<'a> {
         place.gives(
             "admin",
             &[
-                rule(&["acceleratortypes", "nodes", "usage"], &all),
+                rule(&["acceleratortypes", "auditentries", "nodes", "usage"], &all),
                 json!({"nonResourceURLs": ["/metrics"], "verbs": ["get"]}),
             ],
         );
