@@ -332,9 +332,13 @@ mod tests {
     fn number_of_waiting_events_is_bounded() {
         let (log, queue) = AuditLog::with_ledger(Stats::default());
         for number in 0..2 * MAX_WAITING {
-            let caller = number.to_string();
-            let (peer, verb, object, why) = ("192.0.2.1", "GET", "/", "not allowed");
-            log.refused(&Refusal { caller: &caller, peer, verb, object, why });
+            log.record_policy(PolicyEvent {
+                policy: "serving".to_owned(),
+                revision: number.to_string(),
+                before: "Waiting".to_owned(),
+                after: "RollingOut".to_owned(),
+                message: String::new(),
+            });
         }
         assert_eq!(queue.len(), MAX_WAITING);
     }

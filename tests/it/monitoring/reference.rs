@@ -94,6 +94,7 @@ const AGGREGATOR: Section = Section {
             "octavo_aggregator_refusals_total",
             "such as `claimed`, `bad_message`, `unreadable`, `no_hello`, `unauthenticated`",
         ),
+        ("reason", "octavo_aggregator_audit_failures_total", "`full`, `late`"),
         (
             "reason",
             "octavo_aggregator_http_refusals_total",

@@ -163,6 +163,7 @@ fn counted() -> String {
     stats.refused("claimed");
     stats.count_token_review("denied");
     stats.count_http_refusal("forbidden");
+    stats.count_audit_failure("late");
     stats.checked("token", "denied");
     stats.count_resync("hello");
     stats.connections("grpc").inc();
