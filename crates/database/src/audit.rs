@@ -13,7 +13,7 @@ use sqlx::{AnyConnection, AssertSqlSafe, Error, Row};
 use crate::connection::Database;
 use crate::error::DatabaseError;
 use crate::rows::{ALLOCATED, number};
-use crate::writer::{LedgerWriter, ROWS_PER_STATEMENT, insert, text};
+use crate::statement::{ROWS_PER_STATEMENT, insert, text};
 
 /// Usage of each container on a day ($1), by device, partition and state.
 const USAGE: &str = "\
@@ -40,27 +40,6 @@ pub struct AuditPage {
     pub lines: String,
     /// Number of the last entry; `None` if no entries follow.
     pub last: Option<i64>,
-}
-
-impl LedgerWriter {
-    /// Appends events to the audit in one transaction: all of them or none. Events that were appended before are ignored. Returns
-    /// the end of the chain.
-    ///
-    /// # Errors
-    /// Fails if the database cannot be written. The caller can try again.
-    pub async fn append(
-        &mut self,
-        records: impl IntoIterator<Item = &AuditRecord>,
-    ) -> Result<Chain, DatabaseError> {
-        let mut transaction = self.begin().await?;
-        let records: Vec<&AuditRecord> = records.into_iter().collect();
-        let write = async {
-            let chain = append(&mut transaction, &records).await?;
-            transaction.commit().await?;
-            Ok(chain)
-        };
-        write.await.map_err(DatabaseError::write)
-    }
 }
 
 impl Database {
@@ -137,7 +116,10 @@ async fn end(connection: &mut AnyConnection) -> Result<Chain, Error> {
 }
 
 /// Appends the events that the chain does not have.
-async fn append(connection: &mut AnyConnection, records: &[&AuditRecord]) -> Result<Chain, Error> {
+pub(crate) async fn append(
+    connection: &mut AnyConnection,
+    records: &[&AuditRecord],
+) -> Result<Chain, Error> {
     // The end is read each time: an earlier append can have succeeded although its confirmation was lost.
     let mut chain = end(connection).await?;
     for batch in records.chunks(ROWS_PER_STATEMENT) {

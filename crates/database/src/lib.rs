@@ -9,6 +9,7 @@ mod connection;
 mod day;
 mod error;
 mod rows;
+mod statement;
 mod sums;
 #[cfg(test)]
 mod tests;

@@ -1,24 +1,22 @@
 //! Writer of the ledger.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write as _;
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use octavo_ledger::audit::{AuditRecord, Chain};
 use octavo_ledger::{Container, Day, Device, Holder, Interval};
 use octavo_toolkit::random::random;
 use sqlx::any::AnyArguments;
 use sqlx::query::Query;
 use sqlx::{Any, AnyConnection, AssertSqlSafe, Error, Transaction};
 
-use crate::audit::{append_usage, delete_entries};
+use crate::audit::{append, append_usage, delete_entries};
 use crate::connection::{Database, DatabaseUrl};
 use crate::error::DatabaseError;
 use crate::rows::{self, ALLOCATED, Ids, LAST_INTERVALS, UNALLOCATED, UNKNOWN};
+use crate::statement::{ROWS_PER_STATEMENT, insert, text};
 use crate::sums::CLOSE_DAY;
-
-/// Rows of one statement.
-pub(crate) const ROWS_PER_STATEMENT: usize = 200;
 
 /// Clause for rows that an earlier attempt may have written.
 const ON_KNOWN_ID: &str = "ON CONFLICT (id) DO NOTHING";
@@ -97,7 +95,7 @@ impl LedgerWriter {
     }
 
     /// Begins a transaction, unless another program has opened the ledger for writing.
-    pub(crate) async fn begin(&self) -> Result<Transaction<'static, Any>, DatabaseError> {
+    async fn begin(&self) -> Result<Transaction<'static, Any>, DatabaseError> {
         let check = async {
             let mut transaction = self.database.pool.begin().await?;
             let check =
@@ -137,6 +135,25 @@ impl LedgerWriter {
             close.await.map_err(DatabaseError::write)?;
         }
         Ok(())
+    }
+
+    /// Appends events to the audit in one transaction: all of them or none. Events that were appended before are ignored. Returns
+    /// the end of the chain.
+    ///
+    /// # Errors
+    /// Fails if the database cannot be written. The caller can try again.
+    pub async fn append(
+        &mut self,
+        records: impl IntoIterator<Item = &AuditRecord>,
+    ) -> Result<Chain, DatabaseError> {
+        let mut transaction = self.begin().await?;
+        let records: Vec<&AuditRecord> = records.into_iter().collect();
+        let write = async {
+            let chain = append(&mut transaction, &records).await?;
+            transaction.commit().await?;
+            Ok(chain)
+        };
+        write.await.map_err(DatabaseError::write)
     }
 
     /// Deletes the intervals of summed up days before `details`, and the sums and entries of the audit of days before `sums`.
@@ -313,11 +330,6 @@ async fn insert_holders(
     Ok(())
 }
 
-/// Text without NUL, which PostgreSQL does not store. Agents choose the texts, and one must not prevent the write of others.
-pub(crate) fn text(text: &str) -> String {
-    text.replace('\0', "\u{fffd}")
-}
-
 /// Removes the sums of a day.
 async fn reopen(connection: &mut AnyConnection, day: Day) -> Result<(), Error> {
     for statement in
@@ -326,22 +338,4 @@ async fn reopen(connection: &mut AnyConnection, day: Day) -> Result<(), Error> {
         sqlx::query(statement).bind(i64::from(day.0)).execute(&mut *connection).await?;
     }
     Ok(())
-}
-
-/// Statement that inserts `rows` rows. `table` is the name of the table and its columns.
-pub(crate) fn insert(table: &str, rows: usize, conflict: &str) -> String {
-    let columns = table.split(',').count();
-    let mut statement = format!("INSERT INTO {table} VALUES ");
-    let mut number = 0_usize;
-    for row in 0..rows {
-        statement.push_str(if row == 0 { "(" } else { ", (" });
-        for column in 0..columns {
-            number = number.saturating_add(1);
-            let separator = if column == 0 { "" } else { ", " };
-            // A write to a String cannot fail.
-            let _ignored = write!(statement, "{separator}${number}");
-        }
-        statement.push(')');
-    }
-    format!("{statement} {conflict}")
 }
