@@ -130,7 +130,6 @@ pub struct UsageEvent {
     /// Seconds of these that are inferred from the reports before and after a gap.
     pub inferred_seconds: i64,
     /// `used` or `idle`.
-    #[serde(serialize_with = "as_word")]
     pub state: UsageState,
     /// True if earlier entries of the same day exist: late reports have changed its usage.
     pub corrected: bool,
@@ -199,8 +198,4 @@ impl AuditEvent {
     pub fn kind(&self) -> &'static str {
         self.into()
     }
-}
-
-fn as_word<S: serde::Serializer>(state: &UsageState, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_str(state)
 }

@@ -47,8 +47,9 @@ pub enum Dimension {
 }
 
 /// Allocation state of a part.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Display, IntoStaticStr)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Display, IntoStaticStr, Serialize)]
 #[strum(serialize_all = "kebab-case")]
+#[serde(rename_all = "kebab-case")]
 pub enum UsageState {
     /// Allocated to a container with processes, or whose processes are not reported.
     Used,

@@ -328,7 +328,7 @@ impl<'a> Leader<'a> {
         info!(policy = %before.name, state = %new, %message, "accelerator policy");
         self.audit.record_policy(PolicyEvent {
             policy: before.name.clone(),
-            revision: status.revision.to_string(),
+            revision: status.revision.clone(),
             before: old.to_string(),
             after: new.to_string(),
             message: message.to_owned(),

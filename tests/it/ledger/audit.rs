@@ -61,7 +61,7 @@ async fn entries(api: &Api, kind: &str, count: usize) -> Vec<Value> {
 /// Sends a request that is refused, because a browser marked it as one of another site.
 async fn is_refused(api: &Api) {
     let mut other = api.clone();
-    other.headers = "Sec-Fetch-Site: cross-site\r\n".to_owned();
+    other.headers.push_str("Sec-Fetch-Site: cross-site\r\n");
     assert_eq!(other.whole("POST", "/api/v1/profiles", "{}").await.status, 403);
 }
 

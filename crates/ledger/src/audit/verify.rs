@@ -91,7 +91,7 @@ impl Verifier {
         }
         let last = self.summary.as_ref();
         let expected = last.map(|last| (last.last.0.saturating_add(1), last.hash.as_str()));
-        let expected = expected.or((seq <= 1).then_some((1, FIRST_PREVIOUS)));
+        let expected = expected.or_else(|| (seq <= 1).then_some((1, FIRST_PREVIOUS)));
         match expected {
             Some((expected, _)) if seq != expected => {
                 return Err(ChainError::Misplaced { expected, found: seq });

@@ -95,7 +95,7 @@ impl Tampering {
             Self::RemoveEnd { line } => lines.truncate(line % count),
             Self::Swap { line, other } => lines.swap(line % count, other % count),
             Self::Repeat { line, at } => {
-                lines.insert(at % (count + 1), lines[line % count].clone())
+                lines.insert(at % (count + 1), lines[line % count].clone());
             }
             Self::Forge { line } => forge(lines, line % count, line % count + 1),
             Self::ForgeRest { line } => forge(lines, line % count, count),
