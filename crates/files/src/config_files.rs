@@ -3,6 +3,7 @@
 //! If the file is invalid at startup, opening it either fails or yields no layouts until the file is fixed. If it
 //! becomes invalid later, the last valid layouts stay in use. Every consumer reports both cases.
 
+pub mod budgets;
 mod lookup;
 pub mod prices;
 pub mod profiles;

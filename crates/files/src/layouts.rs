@@ -5,6 +5,7 @@
 //! all errors are reported at once. Keys that mig-parted silently ignores are errors here, or warnings if their meaning
 //! is clear (`docs/reference/layouts.md`).
 
+pub mod budgets;
 mod device_plugin;
 mod devices;
 mod error;

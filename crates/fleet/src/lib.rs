@@ -5,6 +5,7 @@ pub mod accelerator_resource;
 pub mod access;
 pub mod api;
 pub mod availability;
+pub mod budget;
 pub mod changes;
 pub mod cluster;
 pub mod credential;

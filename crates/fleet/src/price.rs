@@ -23,6 +23,7 @@ use jiff::tz::TimeZone;
 use octavo_model::reported::Reported;
 use octavo_model::text::group_thousands;
 use rust_decimal::Decimal;
+use rust_decimal::prelude::ToPrimitive;
 use serde::{Deserialize, Serialize};
 use serde_with::{DeserializeFromStr, SerializeDisplay};
 use thiserror::Error;
@@ -158,6 +159,25 @@ impl Amount {
     pub fn checked_mul(self, quantity: Decimal) -> Option<Self> {
         let product = self.0.checked_mul(quantity)?.normalize();
         (!product.is_sign_negative()).then_some(Self(product))
+    }
+
+    /// Adds an amount in the same currency; `None` if the sum is too large.
+    pub fn checked_add(self, other: Self) -> Option<Self> {
+        self.0.checked_add(other.0).map(Self)
+    }
+
+    /// Rounds the amount to this number of decimals, half to even.
+    #[must_use]
+    pub fn rounded(self, decimals: u32) -> Self {
+        let mut rounded = self.0.round_dp(decimals);
+        // Always this number of decimals, including trailing zeros.
+        rounded.rescale(decimals);
+        Self(rounded)
+    }
+
+    /// The amount divided by another one in the same currency; `None` if that is zero.
+    pub fn ratio(self, of: Self) -> Option<f64> {
+        self.0.checked_div(of.0)?.to_f64()
     }
 
     /// Multiplies the amount by `count`.

@@ -146,6 +146,14 @@ pub enum LayoutProblem {
         "this is not a price book: expected \"apiVersion: octavo.dev/v1\" and \"kind: PriceBook\""
     )]
     NotAPriceBook,
+    /// The file has no budgets.
+    #[error(
+        "this is not a file of budgets: expected \"apiVersion: octavo.dev/v1\" and \"kind: Budgets\""
+    )]
+    NotBudgets,
+    /// A budget without a scope, or with two.
+    #[error("a budget is for either a namespace or a team: set one of \"namespace\" and \"team\"")]
+    BudgetScope,
     /// An invalid price, currency or purchase option.
     #[error(transparent)]
     Price(#[from] PriceError),

@@ -36,7 +36,7 @@ const ASSUMED_CURRENCY: &str = "XTS";
 
 /// An invalid value, whose error is one of the findings.
 #[derive(Debug, Clone, Copy)]
-struct Reported;
+pub(super) struct Reported;
 
 /// Levels written in block style: the file and its prices.
 const BLOCK_LEVELS: usize = 2;
@@ -148,7 +148,7 @@ fn read_validity(price: Mapping<'_>, findings: &mut Findings) -> Option<Validity
 }
 
 /// Reads the value of a key that may be absent.
-fn optional<T>(
+pub(super) fn optional<T>(
     price: Mapping<'_>,
     key: &'static str,
     findings: &mut Findings,
@@ -165,14 +165,18 @@ fn time(node: &YamlNode, what: &'static str, findings: &mut Findings) -> Option<
     findings.accept(parse_time(text), node.position)
 }
 
-fn label_value(node: &YamlNode, what: &'static str, findings: &mut Findings) -> Option<String> {
+pub(super) fn label_value(
+    node: &YamlNode,
+    what: &'static str,
+    findings: &mut Findings,
+) -> Option<String> {
     let text = text(node, what, findings)?;
     let text = Some(text).filter(|text| is_label_value(text));
     findings.expect(text, node, what, "a value of a node label").map(str::to_owned)
 }
 
 /// Parses a value whose error message is self-explanatory.
-fn value<T: FromStr<Err = PriceError>>(
+pub(super) fn value<T: FromStr<Err = PriceError>>(
     node: &YamlNode,
     what: &'static str,
     findings: &mut Findings,
@@ -181,7 +185,11 @@ fn value<T: FromStr<Err = PriceError>>(
     findings.accept(text.parse(), node.position)
 }
 
-fn text<'n>(node: &'n YamlNode, what: &'static str, findings: &mut Findings) -> Option<&'n str> {
+pub(super) fn text<'n>(
+    node: &'n YamlNode,
+    what: &'static str,
+    findings: &mut Findings,
+) -> Option<&'n str> {
     let text = scalar::text(node).filter(|_| !node.is_null());
     findings.expect(text, node, what, "a string")
 }
