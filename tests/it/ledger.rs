@@ -1,6 +1,7 @@
 //! Usage ledger: the shipped agent and aggregator, with SQLite and a PostgreSQL server.
 
 mod audit;
+mod budgets;
 mod export;
 mod focus;
 mod postgres;
@@ -274,6 +275,9 @@ async fn aggregator_serves_while_the_ledger_cannot_be_opened() {
         ("from=2026-11-02&until=2026-11-01", "a time after from"),
         ("planet=earth", "unknown parameter"),
         ("limit=0", "1 to 10000"),
+        ("compare=a,b,c,d,e,f,g,h,i", "more than 8 values"),
+        ("compare=nvidia-l440s-48gb", "did you mean nvidia-l40s-48gb?"),
+        ("compare=planet", "`octavo catalog search` finds names"),
     ] {
         let answer = api.get(&format!("/api/v1/cost?{parameters}")).await;
         assert_eq!(answer.status, 400, "{}", answer.body);

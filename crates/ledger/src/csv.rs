@@ -1,8 +1,11 @@
 //! Reports of usage and cost as CSV, for spreadsheets.
 
+use std::collections::BTreeSet;
+
+use octavo_fleet::price::Currency;
 use octavo_model::text::spreadsheet_text;
 
-use crate::report::CostReport;
+use crate::report::{Cost, CostReport, Usage};
 
 const COLUMNS: [&str; 11] = [
     "used_hours",
@@ -18,12 +21,17 @@ const COLUMNS: [&str; 11] = [
     "total_cost",
 ];
 
-/// Converts a report to CSV (RFC 4180): a row for each group and currency, with the hours in each.
+/// Converts a report to CSV (RFC 4180): a row for each group and currency, with the hours in each. A compared type has a column with
+/// the cost, and one with the reason why there is none.
 pub fn to_csv(report: &CostReport) -> String {
     let mut writer = csv::Writer::from_writer(Vec::new());
     let names = report.by.iter().map(ToString::to_string);
-    let header: Vec<String> = names.chain(COLUMNS.map(str::to_owned)).collect();
-    let mut rows = vec![header];
+    let compared =
+        report.total.alternatives.iter().flat_map(|one| {
+            [format!("{}_cost", one.type_name), format!("{}_reason", one.type_name)]
+        });
+    let header = names.chain(COLUMNS.map(str::to_owned)).chain(compared);
+    let mut rows: Vec<Vec<String>> = vec![header.collect()];
     for item in &report.items {
         let values = report.by.iter().map(|by| {
             let value = item.group.get(by).map(String::as_str).unwrap_or_default();
@@ -33,14 +41,8 @@ pub fn to_csv(report: &CostReport) -> String {
         let hours =
             [hours.used, hours.idle, hours.unallocated, hours.unknown, item.usage.unpriced_hours];
         let first: Vec<String> = values.chain(hours.map(|hours| hours.to_string())).collect();
-        if item.usage.costs.is_empty() {
-            rows.push(first.iter().cloned().chain([const { String::new() }; 6]).collect());
-        }
-        for cost in &item.usage.costs {
-            let amounts = [cost.used, cost.idle, cost.unallocated, cost.unknown, cost.total];
-            let amounts = amounts.iter().map(ToString::to_string);
-            let currency = [cost.currency.to_string()];
-            rows.push(first.iter().cloned().chain(currency).chain(amounts).collect());
+        for money in money(&item.usage) {
+            rows.push(first.iter().cloned().chain(money).collect());
         }
     }
     for row in rows {
@@ -49,4 +51,30 @@ pub fn to_csv(report: &CostReport) -> String {
     }
     let bytes = writer.into_inner().unwrap_or_default();
     String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// Columns of a group with amounts of money: a row for each currency, and at least one.
+fn money(usage: &Usage) -> Vec<Vec<String>> {
+    let all = usage.alternatives.iter().flat_map(|one| &one.costs).chain(&usage.costs);
+    let mut currencies: BTreeSet<Option<&Currency>> =
+        all.map(|cost| Some(&cost.currency)).collect();
+    if currencies.is_empty() {
+        currencies.insert(None);
+    }
+    let rows = currencies.into_iter().map(|currency| {
+        let of =
+            |costs: &[Cost]| costs.iter().find(|cost| Some(&cost.currency) == currency).cloned();
+        let own = of(&usage.costs).map(|cost| {
+            [cost.used, cost.idle, cost.unallocated, cost.unknown, cost.total]
+                .map(|one| one.to_string())
+        });
+        let others = usage.alternatives.iter().flat_map(|one| {
+            let total = of(&one.costs).map(|cost| cost.total.to_string());
+            let reason = one.reason.map(|reason| reason.to_string());
+            [total.unwrap_or_default(), reason.unwrap_or_default()]
+        });
+        let currency = currency.map(ToString::to_string).unwrap_or_default();
+        std::iter::once(currency).chain(own.unwrap_or_default()).chain(others).collect()
+    });
+    rows.collect()
 }

@@ -11,6 +11,8 @@
 //! that was not reported is `unknown`.
 
 pub mod audit;
+pub mod budget;
+pub mod compare;
 pub mod csv;
 mod device;
 pub mod focus;

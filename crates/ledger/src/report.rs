@@ -3,17 +3,19 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use octavo_fleet::price::{Amount, Currency, ExactCost, PriceBook, UnitPrice};
+use octavo_fleet::price::{Amount, Currency, ExactCost, PriceBook, PriceKey, UnitPrice};
+use octavo_model::id::TypeName;
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 use utoipa::ToSchema;
 
+use crate::compare::{Alternative, Comparison, NotComparable};
 use crate::interval::Day;
 use crate::part::PPM;
 use crate::usage::{Dimension, UsageQuery, UsageState, UsageSum};
 
 /// Decimals of a cost in a report.
-const DECIMALS: u32 = 4;
+pub(crate) const DECIMALS: u32 = 4;
 /// Decimals of hours in a report.
 const HOUR_DECIMALS: f64 = 1e6;
 
@@ -75,6 +77,9 @@ pub struct Usage {
     pub utilization_percent: Option<f64>,
     /// Costs, one for each currency.
     pub costs: Vec<Cost>,
+    /// Cost of the same device hours on the compared types.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub alternatives: Vec<Alternative>,
 }
 
 /// Device hours by state.
@@ -127,7 +132,20 @@ struct Sums {
     unpriced: i64,
     percent_seconds: i64,
     measured_seconds: i64,
-    costs: BTreeMap<Currency, BTreeMap<UsageState, ExactCost>>,
+    costs: CostSums,
+    /// For each compared type.
+    alternatives: Vec<AlternativeSums>,
+}
+
+/// Exact costs by currency and state.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+struct CostSums(BTreeMap<Currency, BTreeMap<UsageState, ExactCost>>);
+
+/// Exact costs on a compared type.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+struct AlternativeSums {
+    costs: CostSums,
+    reason: Option<NotComparable>,
 }
 
 /// Times in the days of a range at which a price changes. A change within a day applies to the whole day, because the ledger
@@ -143,20 +161,25 @@ pub fn price_changes(prices: &PriceBook, from: Timestamp, until: Timestamp) -> V
     bounds
 }
 
-/// Creates the report for a query from its sums. At most `limit` groups are listed.
+/// Creates the report for a query from its sums. At most `limit` groups are listed, and their costs compared with those on the types
+/// of `compare`.
 pub fn report(
     query: &UsageQuery,
     sums: Vec<UsageSum>,
     prices: Option<&PriceBook>,
+    compare: &[TypeName],
     limit: usize,
 ) -> CostReport {
+    let mut comparison = Comparison::new(query, prices, compare);
     let mut groups: BTreeMap<Vec<Option<String>>, Sums> = BTreeMap::new();
     let mut total = Sums::default();
     for sum in sums {
         let price = price_of(query, &sum, prices);
-        let price = price.map(|price| (price.currency, price.per_hour));
-        total.add(&sum, price.as_ref());
-        groups.entry(sum.values.clone()).or_default().add(&sum, price.as_ref());
+        let alternatives = comparison.prices(&sum);
+        for of in [&mut total, groups.entry(sum.values.clone()).or_default()] {
+            of.add(&sum, price.as_ref());
+            of.compare(&sum, alternatives);
+        }
     }
     let mut groups: Vec<_> = groups.into_iter().collect();
     if query.by.first() != Some(&Dimension::Day) {
@@ -166,7 +189,7 @@ pub fn report(
     groups.truncate(limit);
     let items = groups.into_iter().map(|(values, sums)| CostItem {
         group: query.by.iter().zip(values).filter_map(|(by, value)| Some((*by, value?))).collect(),
-        usage: sums.usage(),
+        usage: sums.usage(compare),
     });
     CostReport {
         api_version: octavo_model::API_VERSION.to_owned(),
@@ -177,7 +200,7 @@ pub fn report(
         by: query.by.clone(),
         items: items.collect(),
         omitted_items: u64::try_from(omitted).unwrap_or(u64::MAX),
-        total: total.usage(),
+        total: total.usage(compare),
         notes: Vec::new(),
     }
 }
@@ -188,23 +211,44 @@ pub(crate) fn price_of(
     sum: &UsageSum,
     prices: Option<&PriceBook>,
 ) -> Option<UnitPrice> {
-    let start = sum.period.checked_sub(1).and_then(|at| query.price_changes.get(at));
+    price_at(query, sum.period, sum.price_key.as_ref()?, prices?)
+}
+
+/// The price of a device after this number of price changes in the range of a query.
+pub(crate) fn price_at(
+    query: &UsageQuery,
+    period: usize,
+    key: &PriceKey,
+    prices: &PriceBook,
+) -> Option<UnitPrice> {
+    let start = period.checked_sub(1).and_then(|at| query.price_changes.get(at));
     let start = start.copied().unwrap_or_else(|| Day::of(query.from.as_second()).start_time());
-    prices?.price(sum.price_key.as_ref()?, start)
+    prices.price(key, start)
 }
 
 impl Usage {
     /// Formats an amount in all currencies, as in `1,234.50 USD + 3.00 EUR`; `-` without a price.
     pub fn shown_costs(&self, amount: impl Fn(&Cost) -> Amount) -> String {
-        let costs = self.costs.iter();
-        let shown = |cost| format!("{} {}", amount(cost).shown_in_hundredths(), cost.currency);
-        let costs: Vec<String> = costs.map(shown).collect();
-        if costs.is_empty() { "-".to_owned() } else { costs.join(" + ") }
+        shown_costs(&self.costs, amount)
     }
 }
 
+impl Alternative {
+    /// Formats the cost as [`Usage::shown_costs`] does; the reason in words if there is no cost.
+    pub fn shown(&self) -> String {
+        self.reason
+            .map_or_else(|| shown_costs(&self.costs, |cost| cost.total), NotComparable::words)
+    }
+}
+
+fn shown_costs(costs: &[Cost], amount: impl Fn(&Cost) -> Amount) -> String {
+    let shown = |cost| format!("{} {}", amount(cost).shown_in_hundredths(), cost.currency);
+    let costs: Vec<String> = costs.iter().map(shown).collect();
+    if costs.is_empty() { "-".to_owned() } else { costs.join(" + ") }
+}
+
 impl Sums {
-    fn add(&mut self, sum: &UsageSum, price: Option<&(Currency, Amount)>) {
+    fn add(&mut self, sum: &UsageSum, price: Option<&UnitPrice>) {
         let seconds = self.ppm_seconds.entry(sum.state).or_default();
         *seconds = seconds.saturating_add(sum.ppm_seconds);
         if sum.inferred {
@@ -214,15 +258,20 @@ impl Sums {
             self.percent_seconds = self.percent_seconds.saturating_add(sum.percent_seconds);
             self.measured_seconds = self.measured_seconds.saturating_add(sum.measured_seconds);
         }
-        let cost = price.and_then(|(currency, per_hour)| {
-            let cost = per_hour.cost_of(u64::try_from(sum.ppm_seconds).ok()?, 1)?;
-            let of_currency = self.costs.entry(currency.clone()).or_default();
-            let of_state = of_currency.entry(sum.state).or_default();
-            *of_state = of_state.checked_add(cost)?;
-            Some(())
-        });
-        if cost.is_none() {
+        if price.and_then(|price| self.costs.add(sum, price)).is_none() {
             self.unpriced = self.unpriced.saturating_add(sum.ppm_seconds);
+        }
+    }
+
+    /// Adds the costs on the compared types.
+    fn compare(&mut self, sum: &UsageSum, prices: &[Result<UnitPrice, NotComparable>]) {
+        self.alternatives.resize_with(prices.len(), AlternativeSums::default);
+        for (of, price) in self.alternatives.iter_mut().zip(prices) {
+            let added = price
+                .as_ref()
+                .map_err(|reason| *reason)
+                .and_then(|price| of.costs.add(sum, price).ok_or(NotComparable::NoPrice));
+            of.reason = of.reason.into_iter().chain(added.err()).min();
         }
     }
 
@@ -230,7 +279,8 @@ impl Sums {
         self.ppm_seconds.values().fold(0, |sum, one| sum.saturating_add(*one))
     }
 
-    fn usage(self) -> Usage {
+    fn usage(self, compare: &[TypeName]) -> Usage {
+        let total = hours(self.total());
         let of = |state| hours(self.ppm_seconds.get(&state).copied().unwrap_or_default());
         let percent = (self.measured_seconds > 0).then(|| {
             let mean = float(self.percent_seconds) / float(self.measured_seconds);
@@ -242,17 +292,40 @@ impl Sums {
                 idle: of(UsageState::Idle),
                 unallocated: of(UsageState::Unallocated),
                 unknown: of(UsageState::Unknown),
-                total: hours(self.total()),
+                total,
             },
             inferred_hours: hours(self.inferred),
             unpriced_hours: hours(self.unpriced),
             utilization_percent: percent,
-            costs: self
-                .costs
-                .into_iter()
-                .filter_map(|(currency, costs)| cost(currency, &costs))
+            costs: self.costs.rounded(),
+            alternatives: compare
+                .iter()
+                .zip(self.alternatives)
+                .map(|(one, sums)| sums.alternative(one))
                 .collect(),
         }
+    }
+}
+
+impl CostSums {
+    /// Adds the cost of usage at this price; `None` if it cannot be represented.
+    fn add(&mut self, sum: &UsageSum, price: &UnitPrice) -> Option<()> {
+        let cost = price.per_hour.cost_of(u64::try_from(sum.ppm_seconds).ok()?, 1)?;
+        let of_currency = self.0.entry(price.currency.clone()).or_default();
+        let of_state = of_currency.entry(sum.state).or_default();
+        *of_state = of_state.checked_add(cost)?;
+        Some(())
+    }
+
+    fn rounded(self) -> Vec<Cost> {
+        self.0.into_iter().filter_map(|(currency, costs)| cost(currency, &costs)).collect()
+    }
+}
+
+impl AlternativeSums {
+    fn alternative(self, type_name: &TypeName) -> Alternative {
+        let costs = if self.reason.is_some() { Vec::new() } else { self.costs.rounded() };
+        Alternative { type_name: type_name.clone(), costs, reason: self.reason }
     }
 }
 

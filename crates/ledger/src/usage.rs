@@ -1,6 +1,7 @@
 //! Sums of usage, as read from the database.
 
 use jiff::Timestamp;
+use octavo_fleet::budget::BudgetScope;
 use octavo_fleet::price::PriceKey;
 use serde::{Deserialize, Serialize};
 use strum::{Display, EnumString, IntoStaticStr, VariantArray};
@@ -106,6 +107,14 @@ impl UsageQuery {
 }
 
 impl Dimension {
+    /// The property that the scope of a budget is about.
+    pub fn of(scope: &BudgetScope) -> Self {
+        match scope {
+            BudgetScope::Namespace(_) => Self::Namespace,
+            BudgetScope::Team(_) => Self::Team,
+        }
+    }
+
     /// Returns whether the daily sums have this property.
     pub fn is_in_daily_sums(self) -> bool {
         match self {

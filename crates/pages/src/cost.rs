@@ -1,5 +1,6 @@
 //! The page of cost: usage and cost of devices over a time, from the ledger.
 
+mod budgets;
 mod daily;
 mod request;
 mod rows;
@@ -17,6 +18,7 @@ use octavo_ledger::report::CostReport;
 use octavo_store::ledger::{CostQuery, LedgerError, LedgerReader};
 use octavo_toolkit::error::chain;
 
+use self::budgets::BudgetView;
 use self::daily::DailyUsage;
 use self::request::{CostForm, CostRequest, EquivalentRequests};
 use self::rows::{CostRow, IdleWorkload, Totals, hours};
@@ -39,6 +41,7 @@ struct CostPage {
     /// Form; absent without a ledger.
     form: Option<CostForm>,
     content: Content,
+    budgets: Option<BudgetView>,
     equal: Option<EquivalentRequests>,
     origin: String,
 }
@@ -79,6 +82,8 @@ struct UsageView {
     by_hours: ColumnHeading,
     by_cost: ColumnHeading,
     by_idle: ColumnHeading,
+    /// Headings of the compared types.
+    compared: Vec<String>,
     rows: Vec<CostRow>,
     /// Number of rows that are not shown.
     more: usize,
@@ -109,21 +114,22 @@ pub(super) async fn show(
     let frame = Frame::new(&site.view);
     let Some(ledger) = site.view.ledger() else {
         let content = Content::NoLedger;
-        let page = CostPage { frame, form: None, content, equal: None, origin };
+        let page = CostPage { frame, form: None, content, budgets: None, equal: None, origin };
         return html(StatusCode::NOT_FOUND, &page);
     };
     let clock = site.view.clock();
     let now = clock.wall(clock.now());
-    let (form, equal, content) = match CostRequest::parse(&uri, now) {
+    let (form, equal, (content, budgets)) = match CostRequest::parse(&uri, now) {
         // The report of another request could show more than the reader may see.
         Err(error) => {
             let form = CostForm::without_request(now, visibility.nodes);
-            (form, None, Content::Invalid(format!("Invalid address: {error}.")))
+            (form, None, (Content::Invalid(format!("Invalid address: {error}.")), None))
         }
         Ok(request) => {
             let form = CostForm::new(&request, now, visibility.nodes);
             let content = content(&site, ledger, &request, &visibility).await;
-            (form, Some(request.equal()), content)
+            let budgets = BudgetView::read(&site.view, &request.query).await;
+            (form, Some(request.equal()), (content, budgets))
         }
     };
     let status = match &content {
@@ -133,7 +139,7 @@ pub(super) async fn show(
         Content::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
         Content::Empty { .. } | Content::Usage(_) => StatusCode::OK,
     };
-    html(status, &CostPage { frame, form: Some(form), content, equal, origin })
+    html(status, &CostPage { frame, form: Some(form), content, budgets, equal, origin })
 }
 
 async fn content(
@@ -148,6 +154,9 @@ async fn content(
     match reports(site, ledger, &request.query).await {
         Err(error @ LedgerError::TooManyGroups(_)) => {
             Content::Invalid(format!("The report is too large: {error}."))
+        }
+        Err(error @ LedgerError::UnknownType(_)) => {
+            Content::Invalid(format!("Invalid comparison: {}.", printable(&error.to_string())))
         }
         Err(error @ LedgerError::Database(_)) => {
             Content::Unavailable(visibility.disclose(chain(&error), LEDGER_UNREADABLE))
@@ -169,6 +178,7 @@ async fn reports(
     let by = |dimension| {
         let mut query = query.clone();
         query.usage.by = vec![dimension];
+        query.compare.clear();
         query
     };
     let groups = ledger.report(query, book).await?;
@@ -180,7 +190,7 @@ async fn reports(
         match ledger.report(&by(Dimension::Workload), book).await {
             Ok(report) => Some(report),
             Err(LedgerError::TooManyGroups(_)) => None,
-            Err(error @ LedgerError::Database(_)) => return Err(error),
+            Err(error) => return Err(error),
         }
     };
     Ok(Reports { groups, days, workloads, has_prices: book.is_some(), notice: prices.notice })
@@ -213,6 +223,7 @@ impl UsageView {
             by_hours: request.heading("Device hours", request::CostOrder::Hours),
             by_cost: request.heading("Cost", request::CostOrder::Cost),
             by_idle: request.heading("Cost of idle", request::CostOrder::Idle),
+            compared: total.alternatives.iter().map(rows::compared_heading).collect(),
             rows,
             more: more.saturating_add(omitted),
             idle: idle.unwrap_or_default(),
@@ -279,13 +290,11 @@ pub(super) async fn download(
             let headers = [(header::CONTENT_TYPE, kind), (header::CONTENT_DISPOSITION, name)];
             (headers, to_csv(&report)).into_response()
         }
-        Err(error @ LedgerError::TooManyGroups(_)) => {
-            text(StatusCode::BAD_REQUEST, &error.to_string())
-        }
         Err(error @ LedgerError::Database(_)) => {
             let error = visibility.disclose(chain(&error), LEDGER_UNREADABLE);
             text(StatusCode::SERVICE_UNAVAILABLE, &error)
         }
+        Err(error) => text(StatusCode::BAD_REQUEST, &error.to_string()),
     }
 }
 

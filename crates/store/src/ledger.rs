@@ -1,6 +1,7 @@
 //! Reports of usage and cost from the ledger, for readers.
 
 mod audit;
+mod budgets;
 mod focus;
 
 use std::sync::Arc;
@@ -9,6 +10,7 @@ use jiff::{Timestamp, ToSpan};
 use octavo_database::{Database, DatabaseError, DatabaseUrl};
 use octavo_fleet::access::{AccessReview, Resource, Verb, Visibility};
 use octavo_fleet::price::{PriceBook, parse_time};
+use octavo_ledger::compare::{MAX_COMPARED_TYPES, compared_type};
 use octavo_ledger::report::{CostReport, price_changes, report};
 use octavo_ledger::{Day, Dimension, UsageQuery, UsageState, UsageSum};
 use strum::VariantArray;
@@ -16,6 +18,7 @@ use thiserror::Error;
 use tokio::sync::OnceCell;
 
 pub use self::audit::parse_audit_query;
+pub use self::budgets::BudgetQuery;
 pub use self::focus::FocusQuery;
 use crate::query::QueryError;
 use crate::query::parse::set_each;
@@ -29,7 +32,7 @@ pub const MAX_LIMIT: usize = 10_000;
 /// Maximum number of properties by which usage is grouped.
 const MAX_DIMENSIONS: usize = 4;
 const PARAMETERS: &str =
-    "from, until, by, namespace, team, type, profile, method, workload, node, pod, limit";
+    "from, until, by, namespace, team, type, profile, method, workload, node, pod, limit, compare";
 
 /// Reader of the ledger. Clones share its connections.
 #[derive(Debug, Clone)]
@@ -43,6 +46,8 @@ pub struct LedgerReader {
 pub struct CostQuery {
     /// The usage.
     pub usage: UsageQuery,
+    /// Names of the types whose costs are compared.
+    pub compare: Vec<String>,
     /// Maximum number of groups.
     pub limit: usize,
 }
@@ -58,6 +63,20 @@ pub enum LedgerError {
         "the usage has more than {0} groups: use a shorter time range, fewer properties or a filter"
     )]
     TooManyGroups(usize),
+    /// A compared type is not known.
+    #[error("{0}")]
+    UnknownType(String),
+}
+
+impl LedgerError {
+    /// The invalid parameter of a request, where `by` decides the number of groups; `None` if the database cannot be read.
+    pub fn parameter(&self, by: &'static str) -> Option<&'static str> {
+        match self {
+            Self::Database(_) => None,
+            Self::TooManyGroups(_) => Some(by),
+            Self::UnknownType(_) => Some("compare"),
+        }
+    }
 }
 
 impl LedgerReader {
@@ -69,12 +88,14 @@ impl LedgerReader {
     /// Creates the report for a query.
     ///
     /// # Errors
-    /// Fails if the database cannot be read, or the usage has too many groups.
+    /// Fails if a compared type is not known, the database cannot be read, or the usage has too many groups.
     pub async fn report(
         &self,
         query: &CostQuery,
         prices: Option<&PriceBook>,
     ) -> Result<CostReport, LedgerError> {
+        let compare = query.compare.iter().map(|name| compared_type(name, prices));
+        let compare = compare.collect::<Result<Vec<_>, _>>().map_err(LedgerError::UnknownType)?;
         let database = self.database().await?;
         let usage = &query.usage;
         let changes = prices.map(|prices| price_changes(prices, usage.from, usage.until));
@@ -86,7 +107,7 @@ impl LedgerReader {
             database.first_day().await?
         };
         let begins = begins.map(|day| day.date().to_string());
-        let mut report = report(&usage, sums, prices, query.limit);
+        let mut report = report(&usage, sums, prices, &compare, query.limit);
         report.notes = notes(&report, prices.is_some());
         Ok(CostReport { begins, ..report })
     }
@@ -128,6 +149,7 @@ impl CostQuery {
                 filters: Vec::new(),
                 price_changes: Vec::new(),
             },
+            compare: Vec::new(),
             limit: DEFAULT_LIMIT,
         };
         set_each(pairs, &[], |name, value| query.set(name, value))?;
@@ -146,6 +168,7 @@ impl CostQuery {
             "from" => self.usage.from = time("from", value)?,
             "until" => self.usage.until = time("until", value)?,
             "by" => self.usage.by = dimensions(value)?,
+            "compare" => self.compare = compared(value)?,
             "limit" => {
                 let limit = value.parse().ok().filter(|limit| (1..=MAX_LIMIT).contains(limit));
                 self.limit =
@@ -192,6 +215,19 @@ fn dimensions(value: &str) -> Result<Vec<Dimension>, QueryError> {
     Ok(all)
 }
 
+fn compared(value: &str) -> Result<Vec<String>, QueryError> {
+    let mut names: Vec<String> = Vec::new();
+    for name in value.split(',').map(str::trim).filter(|name| !name.is_empty()) {
+        if !names.iter().any(|known| known == name) {
+            names.push(name.to_owned());
+        }
+    }
+    if names.len() > MAX_COMPARED_TYPES {
+        return Err(QueryError::TooMany { parameter: "compare", most: MAX_COMPARED_TYPES });
+    }
+    Ok(names)
+}
+
 /// Start of the month of a time in UTC.
 fn start_of_month(now: Timestamp) -> Timestamp {
     let start = Day::of(now.as_second()).first_of_month().start_time();
@@ -217,6 +253,10 @@ fn notes(report: &CostReport, has_prices: bool) -> Vec<String> {
             total.device_hours.unknown,
             UsageState::Unknown
         ));
+    }
+    if !total.alternatives.is_empty() {
+        let note = "the comparison is of prices only: on another type, the same work can take more or fewer device hours";
+        notes.push(note.to_owned());
     }
     notes
 }

@@ -3,12 +3,14 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use octavo_files::config_files::budgets::BudgetFile;
 use octavo_files::config_files::prices::{PriceFile, PriceFileSnapshot};
 use octavo_files::config_files::{LayoutFile, LayoutFileSnapshot};
 use octavo_fleet::access::Visibility;
 use octavo_fleet::startup::StartupProgress;
 use octavo_history::History;
 use octavo_kube::cluster::WatchedCluster;
+use octavo_ledger::budget::BudgetReport;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::{JoinError, spawn_blocking};
 use tokio::time::sleep;
@@ -18,7 +20,7 @@ use super::cluster_nodes::ClusterNodes;
 use super::estimate_engine::EstimateEngine;
 use super::fleet::{Fleet, TypeTotals};
 use super::history::SharedHistory;
-use super::ledger::LedgerReader;
+use super::ledger::{BudgetQuery, LedgerError, LedgerReader};
 use super::policies::PolicyView;
 use super::profiles::Profiles;
 
@@ -37,6 +39,7 @@ pub struct FleetView {
     cluster: Option<ClusterNodes>,
     policies: Option<PolicyView>,
     ledger: Option<LedgerReader>,
+    budgets: Option<Arc<BudgetFile>>,
     cluster_name: Option<Arc<str>>,
     prometheus: Option<Arc<str>>,
     /// Permits of [`FleetView::plan`].
@@ -74,6 +77,7 @@ impl FleetView {
             cluster: None,
             policies: None,
             ledger: None,
+            budgets: None,
             cluster_name: None,
             prometheus: None,
             planning: Arc::new(Semaphore::new(MAX_PLANNING_JOBS)),
@@ -127,6 +131,29 @@ impl FleetView {
     #[must_use]
     pub fn with_ledger(self, ledger: Option<LedgerReader>) -> Self {
         Self { ledger, ..self }
+    }
+
+    /// Adds budgets.
+    #[must_use]
+    pub fn with_budgets(self, budgets: Option<BudgetFile>) -> Self {
+        Self { budgets: budgets.map(Arc::new), ..self }
+    }
+
+    /// State of the requested budgets; `None` without a ledger or budgets.
+    ///
+    /// # Errors
+    /// Fails if the ledger cannot be read.
+    pub async fn budgets(&self, query: &BudgetQuery) -> Result<Option<BudgetReport>, LedgerError> {
+        let (Some(ledger), Some(file)) = (&self.ledger, &self.budgets) else {
+            return Ok(None);
+        };
+        let (budgets, notice) = file.current();
+        let budgets = budgets.iter().filter(|budget| query.matches(budget));
+        let prices = self.prices();
+        let book = prices.prices.as_ref().map(|prices| &**prices.book());
+        let mut report = ledger.budgets(budgets, book, self.clock.wall(self.clock.now())).await?;
+        report.notes.extend(notice.into_iter().chain(prices.notice));
+        Ok(Some(report))
     }
 
     /// The usage ledger; `None` if there is none.

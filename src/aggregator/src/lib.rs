@@ -9,6 +9,7 @@
 
 pub mod access;
 pub mod auth;
+pub mod budgets;
 pub mod ingest;
 pub mod ledger;
 pub mod plugin_configs;

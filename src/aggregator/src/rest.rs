@@ -7,6 +7,7 @@
 mod audit;
 pub mod availability;
 mod body;
+mod budgets;
 mod changes;
 mod cost;
 mod creation;
@@ -119,6 +120,7 @@ pub fn router(context: ApiContext) -> Router {
         .routes(routes!(cost::cost))
         .routes(routes!(focus::focus))
         .routes(routes!(audit::audit))
+        .routes(routes!(budgets::budgets))
         .routes(routes!(series::series))
         .routes(routes!(events::follow))
         .routes(routes!(openapi::document))

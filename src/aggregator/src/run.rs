@@ -20,6 +20,7 @@ use octavo_access::audit::AuditLog;
 use octavo_access::creation::ProfileCreator;
 use octavo_access::guard::Guard;
 use octavo_files::config_files::LayoutFile;
+use octavo_files::config_files::budgets::BudgetFile;
 use octavo_files::config_files::prices::PriceFile;
 use octavo_fleet::startup::StartupProgress;
 use octavo_kube::access_review::AccessReviewer;
@@ -85,6 +86,9 @@ fn router(
     }
     if let Some(ledger) = cluster.ledger() {
         ledger.register(&mut registry);
+    }
+    if let Some(budgets) = cluster.budgets() {
+        budgets.register(&mut registry);
     }
     let pages = pages::router(availability.clone());
     let context = rest::ApiContext {
@@ -215,11 +219,14 @@ fn view(fleet: FleetView, settings: &AggregatorSettings) -> Result<FleetView, St
     let advice = &settings.advice;
     let prices = advice.price_book.as_deref();
     let prices = prices.map(PriceFile::open).transpose().map_err(StartError::Prices)?;
+    let budgets = settings.ledger.budgets.as_deref();
+    let budgets = budgets.map(BudgetFile::open).transpose().map_err(StartError::Budgets)?;
     let prometheus = settings.fleet.prometheus_url.as_ref().map(ToString::to_string);
     let view = fleet
         .with_layouts(layout_file.unwrap_or_default())
         .with_prices(prices.unwrap_or_default())
         .with_ledger(settings.ledger.ledger.clone().map(LedgerReader::new))
+        .with_budgets(budgets)
         .with_site(settings.fleet.cluster_name.clone(), prometheus);
     Ok(match &advice.estimate_engine {
         Some(url) => {

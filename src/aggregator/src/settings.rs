@@ -64,7 +64,8 @@ Examples:
   # Record usage, for reports of device hours and cost
   octavo-aggregator --tls-cert tls.crt --tls-key tls.key \\
     --http-auth token-review --follow-cluster \\
-    --ledger sqlite:///var/lib/octavo/ledger.db --price-book prices.yaml
+    --ledger sqlite:///var/lib/octavo/ledger.db --price-book prices.yaml \\
+    --budgets budgets.yaml
 
   # Also write a Parquet file of each day
   octavo-aggregator --tls-cert tls.crt --tls-key tls.key \\

@@ -1,7 +1,10 @@
 //! `octavo cost`: usage and cost over a time, from the ledger of the aggregator.
 
+mod budgets;
+
 use octavo_client::{Client, RequestPath};
 use octavo_ledger::Dimension;
+use octavo_ledger::compare::Alternative;
 use octavo_ledger::csv::to_csv;
 use octavo_ledger::report::{CostReport, Usage};
 
@@ -9,13 +12,16 @@ use super::output;
 use super::text::{self, Cell};
 use super::{CliError, Report, json, yaml};
 use crate::settings::Colors;
-use crate::settings::cost::{CostFormat, CostSettings};
+use crate::settings::cost::{CostCommand, CostFormat, CostSettings};
 
 const COLUMNS: [&str; 7] =
     ["USED h", "IDLE h", "UNALLOCATED h", "UNKNOWN h", "TOTAL h", "COST", "IDLE COST"];
 
 /// Runs `octavo cost`.
 pub(super) async fn cost(settings: &CostSettings, colors: Colors) -> Result<Report, CliError> {
+    if let Some(CostCommand::Budgets(settings)) = &settings.command {
+        return budgets::budgets(settings, colors).await;
+    }
     let client = Client::connect(&settings.server).await?;
     let parameters = settings.parameters();
     if settings.output == CostFormat::Focus {
@@ -77,6 +83,8 @@ fn table(report: &CostReport, settings: &CostSettings, colors: Colors) -> String
         let hours = [hours.used, hours.idle, hours.unallocated, hours.unknown, hours.total];
         let hours = hours.iter().map(|hours| Cell::plain(&format!("{hours:.1}")));
         let costs = [usage.shown_costs(|cost| cost.total), usage.shown_costs(|cost| cost.idle)];
+        let others = usage.alternatives.iter().map(Alternative::shown);
+        let costs: Vec<String> = costs.into_iter().chain(others).collect();
         first.iter().map(Cell::plain).chain(hours).chain(costs.iter().map(Cell::plain)).collect()
     };
     let rows = report.items.iter().map(|item| {
@@ -90,5 +98,8 @@ fn table(report: &CostReport, settings: &CostSettings, colors: Colors) -> String
     let total = report.by.iter().enumerate();
     let total = total.map(|(at, _)| if at == 0 { "TOTAL" } else { "" }.to_owned()).collect();
     let rows = rows.chain([row(total, &report.total)]);
-    text::table(&[&names, &COLUMNS], rows, settings.headers, colors)
+    let compared = report.total.alternatives.iter();
+    let compared: Vec<String> = compared.map(|one| format!("ON {}", one.type_name)).collect();
+    let compared: Vec<&str> = compared.iter().map(String::as_str).collect();
+    text::table(&[&names, &COLUMNS, &compared], rows, settings.headers, colors)
 }

@@ -25,6 +25,11 @@ const WRONG: &[(&str, &str)] = &[
     ("{agent: {aggregator: {address: 'http://plain:1'}}}", "'/agent/aggregator/address'"),
     ("{aggregator: {replicas: 2}}", "'/aggregator/replicas': value must be 1"),
     ("{aggregator: {priceBook: {currency: USD}}}", "'/aggregator/priceBook'"),
+    ("{aggregator: {budgets: [team-a]}}", "'/aggregator/budgets'"),
+    (
+        "{aggregator: {budgets: 'kind: Budgets', ledger: {enabled: true}}}",
+        "aggregator.budgets requires aggregator.ledger.enabled and aggregator.priceBook",
+    ),
     ("{aggregator: {prometheusUrl: 'prometheus:9090'}}", "'/aggregator/prometheusUrl'"),
     ("{aggregator: {estimate: {engine: 'estimator:8080'}}}", "'/aggregator/estimate/engine'"),
     (

@@ -7,7 +7,7 @@ use std::process::Command;
 use octavo_agent::metrics::claims::ClaimMetrics;
 use octavo_toolkit::telemetry::exposition;
 
-use super::served::{ExposedMetrics, policies, served};
+use super::served::{ExposedMetrics, budgets, policies, served};
 use crate::fleet_api::Api;
 use crate::golden::golden;
 use crate::process::Program;
@@ -80,6 +80,15 @@ const POLICIES: Section = Section {
             "one of the [states](../tasks/policies.md#follow-a-roll-out)",
         ),
         ("kind", "", "`read`, `write`, `failed` (either kind)"),
+    ],
+};
+
+const BUDGETS: Section = Section {
+    title: "Budgets",
+    text: "The aggregator exposes these metrics only with `--budgets`, and calculates them every minute. They are absent while the usage ledger cannot be read.",
+    labels: &[
+        ("namespace", "", "namespace of the budget; absent if it is for a team"),
+        ("team", "", "team of the budget; absent if it is for a namespace"),
     ],
 };
 
@@ -316,6 +325,7 @@ async fn metrics_reference_lists_every_exposed_metric_with_its_labels() {
         FLEET.render(&aggregator, |name| !is_cluster(name) && !is_own(name)),
         CLUSTER.render(&aggregator, is_cluster),
         POLICIES.render(&policies(), |_| true),
+        BUDGETS.render(&budgets(), |_| true),
         AGGREGATOR.render(&aggregator, is_own),
         LAYOUTS.render(&agent, |name| !is_vendor(name)),
         CLAIMS.render(&claims(), |_| true),

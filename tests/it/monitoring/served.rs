@@ -4,10 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use octavo_agent::metrics::LayoutMetrics;
+use octavo_aggregator::budgets::BudgetMetrics;
 use octavo_aggregator::rest::metrics;
+use octavo_fleet::budget::BudgetScope;
 use octavo_kube::cluster::WatchedCluster;
 use octavo_kube::policies::{KnownPolicies, PolicyRequests};
+use octavo_ledger::budget::{BudgetReport, BudgetState, BudgetStatus};
 use octavo_model::reason::Reason;
 use octavo_model::sharing_status::{DeviceProvider, ResourceStatus};
 use octavo_model::{resource::ResourceName, sharing_status::SharingStatus};
@@ -218,6 +222,34 @@ pub(super) fn policies() -> ExposedMetrics {
     served
 }
 
+/// Metrics of an aggregator with budgets of a namespace and a team.
+pub(super) fn budgets() -> ExposedMetrics {
+    let item = |scope| BudgetStatus {
+        scope,
+        amount: "10".parse().unwrap(),
+        currency: "USD".parse().unwrap(),
+        spent: "5".parse().unwrap(),
+        forecast: Some("8".parse().unwrap()),
+        state: BudgetState::Ok,
+    };
+    let scopes = [BudgetScope::Namespace("team-a".into()), BudgetScope::Team("vision".into())];
+    let report = BudgetReport {
+        api_version: String::new(),
+        kind: String::new(),
+        month: String::new(),
+        at: Timestamp::UNIX_EPOCH,
+        items: scopes.map(item).into(),
+        notes: Vec::new(),
+    };
+    let metrics = BudgetMetrics::default();
+    metrics.set(Some(report));
+    let mut registry = Registry::default();
+    metrics.register(&mut registry);
+    let mut served = ExposedMetrics::default();
+    served.add(&exposition::write(&registry, std::iter::empty()).unwrap().1);
+    served
+}
+
 /// Labels and values of a series as rules see it, including those added by the scrape.
 fn labels(series: &str, (agent, aggregator): &(ExposedMetrics, ExposedMetrics)) -> Option<Labels> {
     let of = |served: &ExposedMetrics| {
@@ -326,6 +358,7 @@ fn shown(text: &str) -> Vec<String> {
 async fn every_metric_and_label_used_by_alerts_and_dashboard_is_exposed() {
     let mut served = served().await;
     served.1.metrics.extend(policies().metrics);
+    served.1.metrics.extend(budgets().metrics);
     let mut wrong = Vec::new();
     for alert in alerts() {
         let notes = &alert["annotations"];

@@ -61,7 +61,7 @@ mod tests {
         };
         write("many");
         let error = BudgetFile::open(&path).unwrap_err().to_string();
-        assert!(error.contains("line 5:20: amount must be a number"), "{error}");
+        assert!(error.contains("line 5:21: amount must be a number"), "{error}");
         write("5");
         let file = BudgetFile::open(&path).unwrap();
         let now = || {

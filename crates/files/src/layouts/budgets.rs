@@ -103,7 +103,8 @@ mod tests {
     const HEAD: &str = "apiVersion: octavo.dev/v1\nkind: Budgets\n";
 
     fn complaints(text: &str) -> Vec<String> {
-        parse(text).unwrap_err().iter().map(ToString::to_string).collect()
+        let errors = parse(text).unwrap_err();
+        errors.iter().map(|error| format!("{}: {error}", error.position())).collect()
     }
 
     #[test]
@@ -132,7 +133,7 @@ mod tests {
                 "7:3: a budget is for either a namespace or a team: set one of \"namespace\" and \"team\"",
                 "8:3: a budget is for either a namespace or a team: set one of \"namespace\" and \"team\"",
                 "8:12: amount must be a number greater than 0, such as \"5000\", not 0",
-                "9:3: missing key \"amount\" in a budget; add \"amount: \\\"5000\\\"\"",
+                "9:3: a budget needs \"amount\": \"amount: \\\"5000\\\"\"",
                 "9:13: unknown key \"amuont\" in a budget; did you mean \"amount\"?",
                 "10:21: amount must be a number greater than 0, such as \"5000\", not -5",
                 "11:21: amount must be a number greater than 0, such as \"5000\", not 1e5",

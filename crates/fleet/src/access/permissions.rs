@@ -114,6 +114,7 @@ pub const ROUTE_RULES: &[RouteRule] = &[
     read("/api/v1/cost", RoutePermission::Usage),
     read("/api/v1/cost/focus", RoutePermission::Usage),
     read("/api/v1/audit", RoutePermission::All(Verb::List, Resource::AuditEntries)),
+    read("/api/v1/cost/budgets", RoutePermission::Usage),
     read("/api/v1/usage/summary", RoutePermission::All(Verb::List, Resource::Usage)),
 ];
 

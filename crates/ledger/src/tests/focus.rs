@@ -294,7 +294,7 @@ proptest! {
             ("nvidia-l4-24gb", &price(prices.1)),
         ]);
         let query = query(&book);
-        let report = report(&query, sums.clone(), Some(&book), 1000);
+        let report = report(&query, sums.clone(), Some(&book), &[], 1000);
         let charges = charges(DAY, &query, sums, &book);
         let mut cost = Decimal::ZERO;
         for charge in &charges {

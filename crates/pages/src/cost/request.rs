@@ -30,10 +30,10 @@ const OFFERED: [Dimension; 6] = [
     Dimension::Node,
 ];
 /// Parameters with a field in the form.
-const FIELDS: [&str; 5] = ["from", "until", "by", "namespace", "type"];
+const FIELDS: [&str; 6] = ["from", "until", "by", "namespace", "type", "compare"];
 /// Parameters that `octavo cost` has as flags.
-const FLAGS: [&str; 9] =
-    ["by", "from", "until", "namespace", "team", "type", "workload", "node", "limit"];
+const FLAGS: [&str; 10] =
+    ["by", "from", "until", "namespace", "team", "type", "workload", "node", "limit", "compare"];
 
 /// Parsed address.
 #[derive(Debug)]
@@ -63,6 +63,7 @@ pub(super) struct CostForm {
     pub(super) until: String,
     pub(super) namespace: String,
     pub(super) type_name: String,
+    pub(super) compare: String,
     pub(super) by: Vec<Choice>,
     /// Parameters without a field, which the form retains.
     pub(super) hidden: Vec<(String, String)>,
@@ -222,13 +223,14 @@ impl CostForm {
         });
         let filters: Vec<(String, String, String)> = filters.collect();
         let is_filtered = !filters.is_empty()
-            || ["namespace", "type"].iter().any(|name| !address.get(name).is_empty());
+            || ["namespace", "type", "compare"].iter().any(|name| !address.get(name).is_empty());
         let until = Some(request.query.usage.until).filter(|_| !address.get("until").is_empty());
         Self {
             from: date(request.query.usage.from),
             until: until.map_or_else(String::new, date),
             namespace: address.get("namespace").to_owned(),
             type_name: address.get("type").to_owned(),
+            compare: address.get("compare").to_owned(),
             by: choices(&request.query.usage.by, nodes),
             hidden: others,
             filters,
@@ -246,6 +248,7 @@ impl CostForm {
             until: String::new(),
             namespace: String::new(),
             type_name: String::new(),
+            compare: String::new(),
             by: choices(&[Dimension::Namespace], nodes),
             hidden: Vec::new(),
             filters: Vec::new(),

@@ -4,6 +4,7 @@ use jiff::ToSpan;
 use jiff::civil::Date;
 use octavo_fleet::availability::UnitType;
 use octavo_ledger::Dimension;
+use octavo_ledger::compare::Alternative;
 use octavo_ledger::report::{CostItem, Hours, Usage};
 use octavo_model::text::{group_thousands, join};
 
@@ -36,6 +37,8 @@ pub(super) struct CostRow {
     pub(super) utilization: String,
     pub(super) cost: String,
     pub(super) idle_cost: String,
+    /// Cost on each compared type.
+    pub(super) alternatives: Vec<(String, String)>,
 }
 
 /// Workload with idle allocations.
@@ -141,8 +144,18 @@ impl CostRow {
                 .map_or_else(|| "-".to_owned(), |percent| format!("{percent:.0} %")),
             cost: usage.shown_costs(|cost| cost.total),
             idle_cost: usage.shown_costs(|cost| cost.idle),
+            alternatives: usage
+                .alternatives
+                .iter()
+                .map(|one| (compared_heading(one), one.shown()))
+                .collect(),
         }
     }
+}
+
+/// Heading of the costs on a compared type.
+pub(super) fn compared_heading(one: &Alternative) -> String {
+    format!("Cost on {}", product_name(&UnitType::Known(one.type_name.clone())))
 }
 
 /// Name of a group, and a note on it.

@@ -9,6 +9,7 @@ use axum::http::{Request, StatusCode, header};
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use octavo_database::LedgerWriter;
+use octavo_files::config_files::budgets::BudgetFile;
 use octavo_files::config_files::prices::PriceFile;
 use octavo_fleet::access::{Visibility, VisibleTypes};
 use octavo_fleet::cluster::PodOwner;
@@ -31,6 +32,7 @@ kind: PriceBook
 currency: EUR
 prices:
 - {type: nvidia-l4-24gb, perHour: \"2\"}
+- {type: nvidia-l40s-48gb, perHour: \"3.5\"}
 ";
 const TIME: &str = "from=2026-11-03&until=2026-11-06";
 
@@ -92,13 +94,14 @@ struct Site {
     directory: TempDir,
     ledger: Option<LedgerReader>,
     has_prices: bool,
+    budgets: Option<&'static str>,
 }
 
 impl Site {
     async fn new(intervals: &[Interval]) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let ledger = Some(write(directory.path(), intervals).await);
-        Self { directory, ledger, has_prices: true }
+        Self { directory, ledger, has_prices: true, budgets: None }
     }
 
     async fn get(&self, path: &str, visibility: Visibility) -> (StatusCode, String) {
@@ -108,6 +111,11 @@ impl Site {
             let prices = self.directory.path().join("prices.yaml");
             fs::write(&prices, PRICES).unwrap();
             view = view.with_prices(PriceFile::open(&prices).unwrap());
+        }
+        if let Some(text) = self.budgets {
+            let budgets = self.directory.path().join("budgets.yaml");
+            fs::write(&budgets, text).unwrap();
+            view = view.with_budgets(Some(BudgetFile::open(&budgets).unwrap()));
         }
         let mut request = Request::get(path).body(Body::empty()).unwrap();
         request.extensions_mut().insert(visibility);
@@ -207,9 +215,49 @@ async fn most_expensive_idle_workloads_are_listed_first() {
 }
 
 #[tokio::test]
+async fn compared_types_have_a_column_with_the_cost_or_the_reason() {
+    let site = Site::new(&usage()).await;
+    let types = "compare=nvidia-l40s-48gb,nvidia-h200-141gb,nvidia-t4-16gb";
+    let page = site.page(&format!("/cost?{TIME}&{types}")).await;
+    let first = row(&page, "cost-0");
+    assert!(first.ends_with("| 40.00 EUR | 105.00 EUR | no price | less memory"), "{first}");
+    assert!(page.contains(">Cost on NVIDIA L40S 48 GB</th>"), "{page}");
+    assert!(page.contains("Note: the comparison is of prices only"), "{page}");
+    let flags = format!("octavo cost --{TIME} --{types} --by=namespace").replace('&', " --");
+    assert!(page.contains(&flags), "{flags}: {page}");
+    let file = site.page(&format!("/cost.csv?{TIME}&{types}")).await;
+    let mut lines = file.lines();
+    let header = "nvidia-l40s-48gb_cost,nvidia-l40s-48gb_reason,nvidia-h200-141gb_cost,nvidia-h200-141gb_reason,\
+                  nvidia-t4-16gb_cost,nvidia-t4-16gb_reason";
+    assert!(lines.next().unwrap().ends_with(header), "{file}");
+    let first = lines.next().unwrap();
+    assert!(first.ends_with(",60.0000,105.0000,,,no-price,,less-memory"), "{file}");
+}
+
+#[tokio::test]
+async fn budgets_are_shown_and_only_that_of_the_namespace() {
+    let mut site = Site::new(&usage()).await;
+    let page = site.page(&format!("/cost?{TIME}")).await;
+    assert!(!page.contains("id=\"budgets\""), "{page}");
+    site.budgets = Some(
+        "apiVersion: octavo.dev/v1\nkind: Budgets\ncurrency: EUR\nbudgets:\n\
+         - {namespace: team-a, amount: 500000}\n- {namespace: team-b, amount: 700000}\n\
+         - {team: vision, amount: 900000}\n",
+    );
+    let page = site.page(&format!("/cost?{TIME}")).await;
+    let (_, budgets) = page.split_once("id=\"budgets\"").unwrap();
+    for text in ["500,000.00 EUR", "700,000.00 EUR", "team vision", "mean daily cost"] {
+        assert!(budgets.contains(text), "{text}: {page}");
+    }
+    let page = site.page(&format!("/cost?{TIME}&namespace=team-b")).await;
+    assert!(page.contains("700,000.00 EUR"), "{page}");
+    assert!(!page.contains("500,000.00 EUR") && !page.contains("team vision"), "{page}");
+}
+
+#[tokio::test]
 async fn missing_ledger_and_its_setting_are_explained() {
     let directory = tempfile::tempdir().unwrap();
-    let site = Site { directory, ledger: None, has_prices: false };
+    let site = Site { directory, ledger: None, has_prices: false, budgets: None };
     for path in ["/cost", "/cost.csv"] {
         let (status, page) = site.get(path, Visibility::everything()).await;
         assert_eq!(status, StatusCode::NOT_FOUND);
@@ -281,6 +329,7 @@ async fn invalid_address_has_a_message_and_no_usage() {
     for (query, message) in [
         ("colour=red", "unknown parameter"),
         ("from=yesterday", "from"),
+        ("compare=nvidia-h2200-141gb", "did you mean nvidia-h200-141gb?"),
         ("from=2026-11-06&until=2026-11-03", "a time after from"),
         ("sort=price", "for parameter sort: must be -cost, -hours, -idle"),
         ("sort=-cost&sort=-idle", "can be given only once"),

@@ -33,11 +33,12 @@ use super::problem::{ApiError, ProblemKind};
         ("workload" = Option<String>, Query, description = "Workload: namespace, kind and name", example = "team-a/Job/train"),
         ("node" = Option<String>, Query, description = "Node; requires the permission to list nodes", example = "gpu-07"),
         ("pod" = Option<String>, Query, description = "Pod: namespace and name", example = "team-a/train-0"),
-        ("limit" = Option<u32>, Query, description = "Maximum number of groups, 1 to 10,000; by default 1,000. Further ones are only in `total`")
+        ("limit" = Option<u32>, Query, description = "Maximum number of groups, 1 to 10,000; by default 1,000. Further ones are only in `total`"),
+        ("compare" = Option<String>, Query, description = "Up to 8 types on which the cost of the same device hours is calculated", example = "nvidia-h200-141gb,nvidia-l40s-48gb")
     ),
     responses(
         (status = 200, description = "Usage and cost of each group", body = CostReport),
-        (status = 400, description = "Unknown or invalid parameter, or too many groups", body = Problem, content_type = "application/problem+json"),
+        (status = 400, description = "Unknown or invalid parameter, unknown type, or too many groups", body = Problem, content_type = "application/problem+json"),
         (status = 404, description = "The aggregator has no ledger", body = Problem, content_type = "application/problem+json"),
         (status = 503, description = "The ledger cannot be read", body = Problem, content_type = "application/problem+json")
     )
@@ -69,18 +70,18 @@ pub(super) fn ledger(api: &Api) -> Result<&LedgerReader, ApiError> {
     })
 }
 
-/// The error of a report; `parameter` decides the number of groups.
+/// The error of a report; `by` is the parameter that decides the number of groups.
 pub(super) fn ledger_error(
     error: &LedgerError,
-    parameter: &str,
+    by: &'static str,
     visibility: &Visibility,
 ) -> ApiError {
-    match error {
-        LedgerError::TooManyGroups(_) => {
+    match error.parameter(by) {
+        Some(parameter) => {
             let answer = ApiError::new(ProblemKind::InvalidParameter, error.to_string());
             answer.with_parameter(parameter)
         }
-        LedgerError::Database(_) => {
+        None => {
             let detail = visibility.disclose(chain(error), "the ledger cannot be read");
             ApiError::new(ProblemKind::LedgerUnavailable, detail)
         }

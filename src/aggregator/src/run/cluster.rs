@@ -17,6 +17,7 @@ use octavo_kube::pod_annotations::PodAnnotationClient;
 use octavo_kube::policies::{PolicyClient, PolicyRequests, PolicyWatcher};
 use octavo_settings::kubernetes::ConfigMapName;
 use octavo_store::availability::Counter;
+use octavo_store::ledger::LedgerReader;
 use octavo_store::policies::PolicyView;
 use octavo_store::profiles::Profiles;
 use octavo_store::view::FleetView;
@@ -27,6 +28,7 @@ use tokio::task::{JoinError, JoinSet};
 use tracing::info;
 
 use super::{StartError, kube_client};
+use crate::budgets::{BudgetMetrics, BudgetMonitor};
 use crate::ledger::{LedgerMetrics, LedgerRecorder};
 use crate::plugin_configs::PluginConfigController;
 use crate::pod_types::PodTypeWriter;
@@ -43,6 +45,7 @@ pub(super) struct ClusterTasks {
     pod_types: Option<PodTypeWriter>,
     policies: Option<PolicyTasks>,
     ledger: Option<(LedgerRecorder, AuditQueue)>,
+    budgets: Option<BudgetMonitor>,
 }
 
 /// The watch and the controller of policies.
@@ -78,12 +81,17 @@ impl ClusterTasks {
         let policies = policies(runtime, settings, (&view, snapshots.as_ref()), audit)?;
         let view = view.with_policies(policies.as_ref().map(|policies| policies.view.clone()));
         let ledger = &settings.ledger;
+        // Connections of its own: this runtime drives them.
+        let reader = ledger.ledger.clone().map(LedgerReader::new);
+        let budgets = ledger.budgets.as_ref();
+        let budgets = budgets.map(|_| BudgetMonitor::new(view.clone().with_ledger(reader)));
         let recorder =
             |url| LedgerRecorder::new(url, view.clone(), snapshots.clone(), ledger.clone());
         let ledger = ledger.ledger.clone().map(recorder).zip(queue);
         Ok(Self {
             policies,
             ledger,
+            budgets,
             availability: Counter::new(view.clone(), snapshots),
             plugin_configs: plugin_configs(runtime, settings, view.clone())?,
             pod_types: pod_types(runtime, settings, view)?,
@@ -112,6 +120,11 @@ impl ClusterTasks {
         self.ledger.as_ref().map(|(ledger, _)| ledger.metrics())
     }
 
+    /// Metrics of the budgets, if there are any.
+    pub(super) fn budgets(&self) -> Option<BudgetMetrics> {
+        self.budgets.as_ref().map(BudgetMonitor::metrics)
+    }
+
     /// Runs the tasks until `stopped` is true or its sender is dropped, or until a task panics.
     pub(super) async fn run(self, mut stopped: watch::Receiver<bool>) -> Result<(), JoinError> {
         let mut tasks = JoinSet::new();
@@ -123,6 +136,9 @@ impl ClusterTasks {
         }
         if let Some(profiles) = self.profiles {
             tasks.spawn(profiles.run());
+        }
+        if let Some(budgets) = self.budgets {
+            tasks.spawn(budgets.run());
         }
         tasks.spawn(self.availability.watch_holders());
         let mut writing = JoinSet::new();

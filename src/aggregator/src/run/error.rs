@@ -29,6 +29,9 @@ pub enum StartError {
     /// The prices are unusable.
     #[error("cannot load the price book")]
     Prices(#[source] ConfigFileError),
+    /// The budgets are unusable.
+    #[error("cannot load the budgets")]
+    Budgets(#[source] ConfigFileError),
     /// The client of the estimate engine cannot be created.
     #[error("cannot create the client of the estimate engine")]
     Engine(#[from] EngineSetupError),

@@ -73,6 +73,17 @@ pub struct LedgerSettings {
         requires = "ledger"
     )]
     pub export_directory: Option<PathBuf>,
+
+    /// Monthly budgets of namespaces and teams; needs --price-book
+    ///
+    /// docs/tasks/cost.md describes the format. The file is reloaded when it changes; if it is invalid, the previous budgets stay in use.
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "OCTAVO_BUDGETS",
+        requires_all = ["ledger", "price_book"]
+    )]
+    pub budgets: Option<PathBuf>,
 }
 
 impl LedgerSettings {

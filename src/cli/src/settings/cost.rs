@@ -1,6 +1,6 @@
 //! Settings of `octavo cost`.
 
-use clap::{ArgAction, Args, ValueEnum};
+use clap::{ArgAction, Args, Subcommand, ValueEnum};
 use jiff::civil::{Date, Time};
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, ToSpan};
@@ -9,6 +9,7 @@ use octavo_fleet::price::parse_time;
 use octavo_ledger::Dimension;
 use octavo_toolkit::choice::{Choice, choice};
 
+use super::fleet::OutputOptions;
 use super::{Headers, headers};
 
 /// Properties by which usage can be grouped.
@@ -26,7 +27,12 @@ const PROPERTIES: &[Choice<Dimension>] = &[
 
 /// Settings of `octavo cost`.
 #[derive(Debug, Clone, Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct CostSettings {
+    /// Another report.
+    #[command(subcommand)]
+    pub command: Option<CostCommand>,
+
     /// Properties by which the usage is grouped; up to four
     #[arg(
         long,
@@ -69,6 +75,10 @@ pub struct CostSettings {
     #[arg(long, value_name = "NODE")]
     pub node: Option<String>,
 
+    /// Types on which the cost of the same device hours is shown; up to eight
+    #[arg(long, value_name = "TYPE", value_delimiter = ',')]
+    pub compare: Vec<String>,
+
     /// Maximum number of groups
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub limit: u32,
@@ -80,6 +90,30 @@ pub struct CostSettings {
     /// Omit the headings of a table
     #[arg(long = "no-headers", action = ArgAction::SetTrue, value_parser = headers())]
     pub headers: Headers,
+
+    /// Aggregator.
+    #[command(flatten)]
+    pub server: ServerSettings,
+}
+
+/// Other reports of cost.
+#[derive(Debug, Clone, Subcommand)]
+pub enum CostCommand {
+    /// Show the budgets of this month with their forecasts
+    #[command(after_long_help = include_str!("../../help/cost-budgets.txt"))]
+    Budgets(BudgetSettings),
+}
+
+/// Settings of `octavo cost budgets`.
+#[derive(Debug, Clone, Args)]
+pub struct BudgetSettings {
+    /// Show only the budget of this namespace
+    #[arg(short, long, value_name = "NAMESPACE")]
+    pub namespace: Option<String>,
+
+    /// Output format.
+    #[command(flatten)]
+    pub output: OutputOptions,
 
     /// Aggregator.
     #[command(flatten)]
@@ -128,6 +162,7 @@ impl CostSettings {
             ("type", self.type_name.clone()),
             ("workload", self.workload.clone()),
             ("node", self.node.clone()),
+            ("compare", Some(self.compare.join(",")).filter(|types| !types.is_empty())),
             ("limit", Some(self.limit.to_string())),
         ];
         all.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()

@@ -1,0 +1,106 @@
+//! Metrics of budgets, from the ledger.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use octavo_fleet::budget::BudgetScope;
+use octavo_ledger::budget::BudgetReport;
+use octavo_store::ledger::BudgetQuery;
+use octavo_store::view::FleetView;
+use octavo_toolkit::error::chain;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::registry::Registry;
+use tokio::time::{MissedTickBehavior, interval};
+use tracing::error;
+
+/// Interval of reading the ledger.
+const INTERVAL: Duration = Duration::from_mins(1);
+
+/// State of the budgets for scrapes, which cannot read the ledger themselves. Clones share it.
+#[derive(Debug, Clone, Default)]
+pub struct BudgetMetrics(Arc<Mutex<Option<BudgetReport>>>);
+
+/// Reads the state of the budgets from the ledger at an interval.
+#[derive(Debug)]
+pub struct BudgetMonitor {
+    view: FleetView,
+    metrics: BudgetMetrics,
+}
+
+impl BudgetMonitor {
+    /// Creates a monitor of the budgets of a view.
+    pub fn new(view: FleetView) -> Self {
+        Self { view, metrics: BudgetMetrics::default() }
+    }
+
+    /// Its metrics.
+    pub fn metrics(&self) -> BudgetMetrics {
+        self.metrics.clone()
+    }
+
+    /// Runs forever. While the ledger cannot be read, there are no series: an old state could hide an exceeded budget.
+    pub async fn run(self) {
+        let mut times = interval(INTERVAL);
+        times.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut is_failing = false;
+        loop {
+            times.tick().await;
+            let report = self.view.budgets(&BudgetQuery::default()).await;
+            let report = report.unwrap_or_else(|error| {
+                if !std::mem::replace(&mut is_failing, true) {
+                    error!(error = %chain(&error), "budgets have no metrics until the ledger can be read");
+                }
+                None
+            });
+            is_failing &= report.is_none();
+            self.metrics.set(report);
+        }
+    }
+}
+
+impl BudgetMetrics {
+    /// Registers the metrics.
+    pub fn register(&self, registry: &mut Registry) {
+        registry.register_collector(Box::new(self.clone()));
+    }
+
+    /// Replaces the state.
+    pub fn set(&self, report: Option<BudgetReport>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = report;
+    }
+}
+
+impl Collector for BudgetMetrics {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> std::fmt::Result {
+        let report = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let items = report.map(|report| report.items).unwrap_or_default();
+        let of = |scope: &BudgetScope| match scope {
+            BudgetScope::Namespace(name) => [("namespace", name.clone())],
+            BudgetScope::Team(name) => [("team", name.clone())],
+        };
+        let spent = items.iter().map(|one| (of(&one.scope), one.spent_ratio()));
+        let forecast = items.iter().map(|one| (of(&one.scope), one.forecast_ratio()));
+        let mut ratios = |name, help, values: Vec<([(&str, String); 1], Option<f64>)>| {
+            let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+            for (labels, ratio) in values {
+                if let Some(ratio) = ratio {
+                    ConstGauge::new(ratio).encode(metric.encode_family(&labels)?)?;
+                }
+            }
+            Ok(())
+        };
+        ratios(
+            "octavo_budget_spent_ratio",
+            "Cost of this month so far, divided by the budget",
+            spent.collect(),
+        )?;
+        ratios(
+            "octavo_budget_forecast_ratio",
+            "Expected cost of this month, divided by the budget; absent while the ledger has no complete day",
+            forecast.collect(),
+        )
+    }
+}
