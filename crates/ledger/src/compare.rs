@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use strum::Display;
 use utoipa::ToSchema;
 
-use crate::report::{Cost, price_at};
+use crate::cost::{Cost, shown_costs};
 use crate::usage::{UsageQuery, UsageSum};
 
 /// Maximum number of types that a report compares.
@@ -49,6 +49,9 @@ pub enum NotComparable {
     NoPrice,
 }
 
+/// Price of usage on another type.
+pub(crate) type ComparedPrice = Result<UnitPrice, NotComparable>;
+
 /// Prices of usage on other types.
 #[derive(Debug)]
 pub(crate) struct Comparison<'a> {
@@ -56,7 +59,7 @@ pub(crate) struct Comparison<'a> {
     prices: Option<&'a PriceBook>,
     types: &'a [TypeName],
     /// Prices of devices in a period between price changes.
-    known: BTreeMap<(Option<PriceKey>, usize), Vec<Result<UnitPrice, NotComparable>>>,
+    known: BTreeMap<(Option<PriceKey>, usize), Vec<ComparedPrice>>,
 }
 
 /// Resolves the name of a type: a type of the price book, or any name that identifies one type of the catalog.
@@ -64,20 +67,28 @@ pub(crate) struct Comparison<'a> {
 /// # Errors
 /// Returns the reason and a remedy.
 pub fn compared_type(name: &str, prices: Option<&PriceBook>) -> Result<TypeName, String> {
-    let priced = || prices.into_iter().flat_map(PriceBook::entries).map(|one| &one.key.type_name);
-    if let Some(known) = priced().find(|known| known.as_str() == name) {
+    let of_book = || prices.into_iter().flat_map(PriceBook::entries).map(|one| &one.key.type_name);
+    if let Some(known) = of_book().find(|known| known.as_str() == name) {
         return Ok(known.clone());
     }
     let catalog = Catalog::built_in();
     if !matches!(catalog.lookup(name), Lookup::Unknown(_)) {
         return resolve_type(name);
     }
-    let known = catalog.products().iter().map(|product| &product.type_name).chain(priced());
+    let known = catalog.products().iter().map(|product| &product.type_name).chain(of_book());
     let remedy = match similar_names::closest(name, known.map(TypeName::as_str)) {
         Some(similar) => format!("did you mean {similar}?"),
         None => "`octavo catalog search` finds names".to_owned(),
     };
     Err(format!("{:?} is not a known type; {remedy}", truncated_word(name)))
+}
+
+impl Alternative {
+    /// Formats the cost, as in `1,234.50 USD + 3.00 EUR`, or the reason in words.
+    pub fn shown(&self) -> String {
+        self.reason
+            .map_or_else(|| shown_costs(&self.costs, |cost| cost.total), NotComparable::words)
+    }
 }
 
 impl NotComparable {
@@ -98,7 +109,7 @@ impl<'a> Comparison<'a> {
     }
 
     /// Prices of the usage on each of the types.
-    pub(crate) fn prices(&mut self, sum: &UsageSum) -> &[Result<UnitPrice, NotComparable>] {
+    pub(crate) fn prices(&mut self, sum: &UsageSum) -> &[ComparedPrice] {
         let Self { query, prices, types, known } = self;
         known.entry((sum.price_key.clone(), sum.period)).or_insert_with(|| {
             let price = |one| price(query, sum, *prices, one);
@@ -112,7 +123,7 @@ fn price(
     sum: &UsageSum,
     prices: Option<&PriceBook>,
     type_name: &TypeName,
-) -> Result<UnitPrice, NotComparable> {
+) -> ComparedPrice {
     let used = sum.price_key.as_ref().ok_or(NotComparable::UnknownType)?;
     // A share of a device is the same share of the other one, so the memory of whole devices decides.
     let has_less = memory(type_name).zip(memory(&used.type_name)).is_some_and(|(one, of)| one < of);
@@ -124,7 +135,7 @@ fn price(
     } else {
         PriceKey { type_name: type_name.clone(), instance_type: None, ..used.clone() }
     };
-    let price = prices.and_then(|prices| price_at(query, sum.period, &key, prices));
+    let price = prices.and_then(|prices| query.price(sum.period, &key, prices));
     price.ok_or(NotComparable::NoPrice)
 }
 

@@ -13,6 +13,7 @@
 pub mod audit;
 pub mod budget;
 pub mod compare;
+mod cost;
 pub mod csv;
 mod device;
 pub mod focus;

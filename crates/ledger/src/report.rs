@@ -3,13 +3,15 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use octavo_fleet::price::{Amount, Currency, ExactCost, PriceBook, PriceKey, UnitPrice};
+use octavo_fleet::price::{Amount, Currency, ExactCost, PriceBook, UnitPrice};
 use octavo_model::id::TypeName;
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 use utoipa::ToSchema;
 
-use crate::compare::{Alternative, Comparison, NotComparable};
+use crate::compare::{Alternative, ComparedPrice, Comparison, NotComparable};
+pub use crate::cost::Cost;
+use crate::cost::shown_costs;
 use crate::interval::Day;
 use crate::part::PPM;
 use crate::usage::{Dimension, UsageQuery, UsageState, UsageSum};
@@ -99,31 +101,6 @@ pub struct Hours {
     pub total: f64,
 }
 
-/// Costs in one currency. Each is rounded to four decimals.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-#[schema(as = GroupCost)]
-pub struct Cost {
-    /// Three-letter code of the currency.
-    #[schema(value_type = String)]
-    pub currency: Currency,
-    /// Cost of the used device hours.
-    #[schema(value_type = String)]
-    pub used: Amount,
-    /// Cost of the idle device hours.
-    #[schema(value_type = String)]
-    pub idle: Amount,
-    /// Cost of the device hours that were not allocated.
-    #[schema(value_type = String)]
-    pub unallocated: Amount,
-    /// Cost of the device hours that were not reported.
-    #[schema(value_type = String)]
-    pub unknown: Amount,
-    /// Sum of all.
-    #[schema(value_type = String)]
-    pub total: Amount,
-}
-
 /// Exact sums.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 struct Sums {
@@ -211,19 +188,7 @@ pub(crate) fn price_of(
     sum: &UsageSum,
     prices: Option<&PriceBook>,
 ) -> Option<UnitPrice> {
-    price_at(query, sum.period, sum.price_key.as_ref()?, prices?)
-}
-
-/// The price of a device after this number of price changes in the range of a query.
-pub(crate) fn price_at(
-    query: &UsageQuery,
-    period: usize,
-    key: &PriceKey,
-    prices: &PriceBook,
-) -> Option<UnitPrice> {
-    let start = period.checked_sub(1).and_then(|at| query.price_changes.get(at));
-    let start = start.copied().unwrap_or_else(|| Day::of(query.from.as_second()).start_time());
-    prices.price(key, start)
+    query.price(sum.period, sum.price_key.as_ref()?, prices?)
 }
 
 impl Usage {
@@ -231,20 +196,6 @@ impl Usage {
     pub fn shown_costs(&self, amount: impl Fn(&Cost) -> Amount) -> String {
         shown_costs(&self.costs, amount)
     }
-}
-
-impl Alternative {
-    /// Formats the cost as [`Usage::shown_costs`] does; the reason in words if there is no cost.
-    pub fn shown(&self) -> String {
-        self.reason
-            .map_or_else(|| shown_costs(&self.costs, |cost| cost.total), NotComparable::words)
-    }
-}
-
-fn shown_costs(costs: &[Cost], amount: impl Fn(&Cost) -> Amount) -> String {
-    let shown = |cost| format!("{} {}", amount(cost).shown_in_hundredths(), cost.currency);
-    let costs: Vec<String> = costs.iter().map(shown).collect();
-    if costs.is_empty() { "-".to_owned() } else { costs.join(" + ") }
 }
 
 impl Sums {
@@ -264,7 +215,7 @@ impl Sums {
     }
 
     /// Adds the costs on the compared types.
-    fn compare(&mut self, sum: &UsageSum, prices: &[Result<UnitPrice, NotComparable>]) {
+    fn compare(&mut self, sum: &UsageSum, prices: &[ComparedPrice]) {
         self.alternatives.resize_with(prices.len(), AlternativeSums::default);
         for (of, price) in self.alternatives.iter_mut().zip(prices) {
             let added = price

@@ -2,10 +2,12 @@
 
 use jiff::Timestamp;
 use octavo_fleet::budget::BudgetScope;
-use octavo_fleet::price::PriceKey;
+use octavo_fleet::price::{PriceBook, PriceKey, UnitPrice};
 use serde::{Deserialize, Serialize};
 use strum::{Display, EnumString, IntoStaticStr, VariantArray};
 use utoipa::ToSchema;
+
+use crate::interval::Day;
 
 /// Property by which usage is grouped.
 #[derive(
@@ -99,6 +101,18 @@ pub struct UsageQuery {
 }
 
 impl UsageQuery {
+    /// The price of a device after this number of price changes in the range.
+    pub(crate) fn price(
+        &self,
+        period: usize,
+        key: &PriceKey,
+        prices: &PriceBook,
+    ) -> Option<UnitPrice> {
+        let start = period.checked_sub(1).and_then(|at| self.price_changes.get(at));
+        let start = start.copied().unwrap_or_else(|| Day::of(self.from.as_second()).start_time());
+        prices.price(key, start)
+    }
+
     /// Returns whether the daily sums do not suffice.
     pub fn needs_details(&self) -> bool {
         let filters = self.filters.iter().map(|(dimension, _)| dimension);

@@ -1,5 +1,6 @@
 //! Metrics of budgets, from the ledger.
 
+use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -74,33 +75,38 @@ impl BudgetMetrics {
 }
 
 impl Collector for BudgetMetrics {
-    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> std::fmt::Result {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let report = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let items = report.map(|report| report.items).unwrap_or_default();
-        let of = |scope: &BudgetScope| match scope {
-            BudgetScope::Namespace(name) => [("namespace", name.clone())],
-            BudgetScope::Team(name) => [("team", name.clone())],
-        };
-        let spent = items.iter().map(|one| (of(&one.scope), one.spent_ratio()));
-        let forecast = items.iter().map(|one| (of(&one.scope), one.forecast_ratio()));
-        let mut ratios = |name, help, values: Vec<([(&str, String); 1], Option<f64>)>| {
-            let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-            for (labels, ratio) in values {
-                if let Some(ratio) = ratio {
-                    ConstGauge::new(ratio).encode(metric.encode_family(&labels)?)?;
-                }
-            }
-            Ok(())
-        };
         ratios(
+            &mut encoder,
             "octavo_budget_spent_ratio",
             "Cost of this month so far, divided by the budget",
-            spent.collect(),
+            items.iter().filter_map(|item| Some((&item.scope, item.spent_ratio()?))),
         )?;
         ratios(
+            &mut encoder,
             "octavo_budget_forecast_ratio",
             "Expected cost of this month, divided by the budget; absent while the ledger has no complete day",
-            forecast.collect(),
+            items.iter().filter_map(|item| Some((&item.scope, item.forecast_ratio()?))),
         )
     }
+}
+
+/// Encodes a gauge with a value for each budget.
+fn ratios<'a>(
+    encoder: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    values: impl Iterator<Item = (&'a BudgetScope, f64)>,
+) -> fmt::Result {
+    let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+    for (scope, ratio) in values {
+        let label = match scope {
+            BudgetScope::Namespace(name) => [("namespace", name.as_str())],
+            BudgetScope::Team(name) => [("team", name.as_str())],
+        };
+        ConstGauge::new(ratio).encode(metric.encode_family(&label)?)?;
+    }
+    Ok(())
 }

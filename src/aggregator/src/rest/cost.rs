@@ -76,14 +76,9 @@ pub(super) fn ledger_error(
     by: &'static str,
     visibility: &Visibility,
 ) -> ApiError {
-    match error.parameter(by) {
-        Some(parameter) => {
-            let answer = ApiError::new(ProblemKind::InvalidParameter, error.to_string());
-            answer.with_parameter(parameter)
-        }
-        None => {
-            let detail = visibility.disclose(chain(error), "the ledger cannot be read");
-            ApiError::new(ProblemKind::LedgerUnavailable, detail)
-        }
-    }
+    let Some(parameter) = error.parameter(by) else {
+        let detail = visibility.disclose(chain(error), "the ledger cannot be read");
+        return ApiError::new(ProblemKind::LedgerUnavailable, detail);
+    };
+    ApiError::new(ProblemKind::InvalidParameter, error.to_string()).with_parameter(parameter)
 }
