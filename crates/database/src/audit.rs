@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 use octavo_ledger::audit::{
-    AuditEvent, AuditQuery, AuditRecord, Chain, UsageEvent, export_line, sha256,
+    AuditEvent, AuditQuery, AuditRecord, ChainHead, UsageEvent, export_line, sha256,
 };
 use octavo_ledger::{Day, UsageState};
 use sqlx::any::AnyRow;
@@ -47,7 +47,7 @@ impl Database {
     ///
     /// # Errors
     /// Fails if the database cannot be read.
-    pub async fn audit_end(&self) -> Result<Chain, DatabaseError> {
+    pub async fn audit_end(&self) -> Result<ChainHead, DatabaseError> {
         let read = async { end(&mut *self.pool.acquire().await?).await };
         read.await.map_err(DatabaseError::read)
     }
@@ -107,19 +107,19 @@ fn line(row: &AnyRow) -> Result<String, Error> {
     Ok(export_line(&entry, &hash) + "\n")
 }
 
-async fn end(connection: &mut AnyConnection) -> Result<Chain, Error> {
+async fn end(connection: &mut AnyConnection) -> Result<ChainHead, Error> {
     let statement = "SELECT seq, hash FROM audit_entry ORDER BY seq DESC LIMIT 1";
     let Some(row) = sqlx::query(statement).fetch_optional(connection).await? else {
-        return Ok(Chain::default());
+        return Ok(ChainHead::default());
     };
-    Ok(Chain { seq: row.try_get("seq")?, hash: row.try_get("hash")? })
+    Ok(ChainHead { seq: row.try_get("seq")?, hash: row.try_get("hash")? })
 }
 
 /// Appends the events that the chain does not have.
 pub(crate) async fn append(
     connection: &mut AnyConnection,
     records: &[&AuditRecord],
-) -> Result<Chain, Error> {
+) -> Result<ChainHead, Error> {
     // The end is read each time: an earlier append can have succeeded although its confirmation was lost.
     let mut chain = end(connection).await?;
     for batch in records.chunks(ROWS_PER_STATEMENT) {

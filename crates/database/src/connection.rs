@@ -13,9 +13,10 @@ use crate::error::{DatabaseError, InvalidUrl};
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Settings of each connection to SQLite. With a write-ahead log, readers and the writer do not wait for each other, and a
-/// transaction is on disk when it ends. Temporary data stays in memory, because containers have no writable directory for it.
+/// transaction is on disk when it ends. Temporary data stays in memory, because containers have no writable directory for it. The
+/// cache of 16 MiB holds the indexes that a report reads repeatedly.
 const SQLITE_SETTINGS: &str = "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA busy_timeout = 5000; \
-     PRAGMA temp_store = MEMORY";
+     PRAGMA temp_store = MEMORY; PRAGMA cache_size = -16384";
 
 /// Address of a database. Its text does not contain the password.
 #[derive(Clone, PartialEq, Eq)]

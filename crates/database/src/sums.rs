@@ -11,7 +11,7 @@ use crate::connection::Database;
 use crate::error::DatabaseError;
 use crate::rows::{ALLOCATED, UNALLOCATED, number, price_key, word};
 
-/// Columns of the sums of a day, except the sums themselves.
+/// Columns of the groups of the sums of a day, in the tables that they come from.
 macro_rules! daily_columns {
     () => {
         "d.type, d.instance_type, d.region, d.purchase_option, h.namespace, h.team, i.state, i.activity, i.method, \
@@ -19,25 +19,69 @@ macro_rules! daily_columns {
     };
 }
 
-/// Seconds of an interval within the range $1 to $2.
+/// Seconds of an interval within the range $5 to $6.
 macro_rules! seconds_in_range {
     () => {
-        "(CASE WHEN i.end_s < $2 THEN i.end_s ELSE $2 END - CASE WHEN i.start_s > $1 THEN i.start_s ELSE $1 END)"
+        "(CASE WHEN i.end_s < $6 THEN i.end_s ELSE $6 END - CASE WHEN i.start_s > $5 THEN i.start_s ELSE $5 END)"
     };
 }
 
-/// Sums up the intervals of a day.
-pub(crate) const CLOSE_DAY: &str = concat!(
-    "INSERT INTO ledger_day SELECT i.day, ",
-    daily_columns!(),
-    ", CAST(SUM((i.end_s - i.start_s) * i.ppm) AS BIGINT), CAST(SUM(i.percent_s * i.ppm / 1000000) AS BIGINT), \
-     CAST(SUM(i.measured_s * i.ppm / 1000000) AS BIGINT) \
-     FROM ledger_interval i JOIN ledger_device d ON d.id = i.device LEFT JOIN ledger_holder h ON h.id = i.holder \
-     WHERE i.day = $1 GROUP BY i.day, ",
-    daily_columns!()
-);
+/// The days with intervals from $1 to $2, without those that are summed up from $3 to before $4. Their number is small, so
+/// that the intervals of each are found by their key: a condition for the summed up days would read all intervals. Without
+/// intervals, the first day is NULL, and there are none.
+pub(crate) const OPEN_DAYS: &str = "WITH RECURSIVE days (day, until) AS (\
+     SELECT CASE WHEN $1 > first THEN $1 ELSE first END, CASE WHEN $2 < last THEN $2 ELSE last END \
+     FROM (SELECT (SELECT MIN(day) FROM ledger_interval) AS first, (SELECT MAX(day) FROM ledger_interval) AS last) AS bounds \
+     UNION ALL SELECT day + 1, until FROM days WHERE day < until\
+     ), open_days (day) AS (SELECT day FROM days WHERE day <= until \
+     AND NOT (day >= $3 AND day < $4 AND day IN (SELECT day FROM ledger_closed_day))) ";
 
-/// Intervals within a range ($1 to $2), without those of the days that are summed up ($3 to $4).
+/// The columns of groups.
+macro_rules! group_columns {
+    () => {
+        "type, instance_type, region, purchase_option, namespace, team, state, activity, method, profile, inferred"
+    };
+}
+
+/// Intervals of a day with their devices and holders.
+macro_rules! intervals_of_day {
+    () => {
+        " FROM ledger_interval i JOIN ledger_device d ON d.id = i.device LEFT JOIN ledger_holder h ON h.id = i.holder \
+         WHERE i.day = $1 "
+    };
+}
+
+/// Sums up the intervals of a day: adds the groups that are new, and then the sums.
+pub(crate) const CLOSE_DAY: [&str; 2] = [
+    concat!(
+        "INSERT INTO ledger_group (id, ",
+        group_columns!(),
+        ") SELECT (SELECT COALESCE(MAX(id), 0) FROM ledger_group) + ROW_NUMBER() OVER (ORDER BY n.activity), n.* FROM (SELECT ",
+        daily_columns!(),
+        intervals_of_day!(),
+        "EXCEPT SELECT ",
+        group_columns!(),
+        " FROM ledger_group) AS n"
+    ),
+    concat!(
+        "INSERT INTO ledger_day (day, group_id, ppm_s, percent_s, measured_s) \
+         SELECT s.day, g.id, s.ppm_s, s.percent_s, s.measured_s FROM (SELECT i.day, ",
+        daily_columns!(),
+        ", CAST(SUM((i.end_s - i.start_s) * i.ppm) AS BIGINT) AS ppm_s, \
+         CAST(SUM(i.percent_s * i.ppm / 1000000) AS BIGINT) AS percent_s, \
+         CAST(SUM(i.measured_s * i.ppm / 1000000) AS BIGINT) AS measured_s",
+        intervals_of_day!(),
+        "GROUP BY i.day, ",
+        daily_columns!(),
+        ") AS s JOIN ledger_group g ON g.state = s.state AND g.activity = s.activity AND g.method = s.method \
+         AND g.inferred = s.inferred AND g.namespace IS NOT DISTINCT FROM s.namespace \
+         AND g.team IS NOT DISTINCT FROM s.team AND g.profile IS NOT DISTINCT FROM s.profile \
+         AND g.type IS NOT DISTINCT FROM s.type AND g.instance_type IS NOT DISTINCT FROM s.instance_type \
+         AND g.region IS NOT DISTINCT FROM s.region AND g.purchase_option IS NOT DISTINCT FROM s.purchase_option"
+    ),
+];
+
+/// Intervals of [`OPEN_DAYS`] within a range ($5 to $6).
 const DETAILS: &str = concat!(
     "SELECT i.day, ",
     daily_columns!(),
@@ -48,15 +92,25 @@ const DETAILS: &str = concat!(
     " / (i.end_s - i.start_s) AS percent_s, i.measured_s * i.ppm / 1000000 * ",
     seconds_in_range!(),
     " / (i.end_s - i.start_s) AS measured_s \
-     FROM ledger_interval i JOIN ledger_device d ON d.id = i.device LEFT JOIN ledger_holder h ON h.id = i.holder \
-     WHERE i.day >= $5 AND i.day <= $6 AND i.start_s < $2 AND i.end_s > $1 \
-     AND NOT (i.day >= $3 AND i.day < $4 AND i.day IN (SELECT day FROM ledger_closed_day))"
+     FROM open_days o JOIN ledger_interval i ON i.day = o.day JOIN ledger_device d ON d.id = i.device \
+     LEFT JOIN ledger_holder h ON h.id = i.holder WHERE i.start_s < $6 AND i.end_s > $5"
 );
 
-/// Sums of the days that are completely within a range ($3 to $4).
-const DAYS: &str = "SELECT day, type, instance_type, region, purchase_option, namespace, team, state, activity, method, \
-     profile, inferred, NULL AS pod, NULL AS owner_kind, NULL AS owner_name, NULL AS node, ppm_s, percent_s, measured_s \
-     FROM ledger_day WHERE day >= $3 AND day < $4";
+/// Sums of the days that are completely within a range ($3 to $4), by group and by day, or for all days together.
+fn day_sums(by_day: bool) -> String {
+    let sums = if by_day {
+        "SELECT group_id, day, ppm_s, percent_s, measured_s FROM ledger_day WHERE day >= $3 AND day < $4"
+    } else {
+        "SELECT n.id AS group_id, 0 AS day, CAST(SUM(ppm_s) AS BIGINT) AS ppm_s, CAST(SUM(percent_s) AS BIGINT) AS percent_s, \
+         CAST(SUM(measured_s) AS BIGINT) AS measured_s FROM ledger_group n \
+         JOIN ledger_day t ON t.group_id = n.id AND t.day >= $3 AND t.day < $4 GROUP BY n.id"
+    };
+    format!(
+        "SELECT s.day, {}, NULL AS pod, NULL AS owner_kind, NULL AS owner_name, NULL AS node, \
+         s.ppm_s, s.percent_s, s.measured_s FROM ({sums}) AS s JOIN ledger_group g ON g.id = s.group_id",
+        group_columns!()
+    )
+}
 
 /// Maximum number of sums of a query, which are in memory at the same time.
 pub const MAX_SUMS: usize = 50_000;
@@ -84,12 +138,12 @@ impl Database {
         };
         let statement = statement(query);
         let mut sql = sqlx::query(AssertSqlSafe(statement))
-            .bind(from)
-            .bind(until)
+            .bind(i64::from(first.0))
+            .bind(i64::from(last.0))
             .bind(i64::from(full_from))
             .bind(i64::from(full_until))
-            .bind(i64::from(first.0))
-            .bind(i64::from(last.0));
+            .bind(from)
+            .bind(until);
         for (_, value) in &query.filters {
             sql = sql.bind(value.clone());
         }
@@ -132,6 +186,9 @@ impl Database {
 fn statement(query: &UsageQuery) -> String {
     let mut groups: Vec<String> = query.by.iter().map(|one| expression(*one).to_owned()).collect();
     groups.push(period(&query.price_changes));
+    let days = query.by.iter().chain(query.filters.iter().map(|(dimension, _)| dimension));
+    let by_day = !query.price_changes.is_empty() || days.copied().any(|one| one == Dimension::Day);
+    let days = day_sums(by_day);
     let columns = "type, instance_type, region, purchase_option, state, activity, inferred";
     let named: Vec<String> =
         groups.iter().enumerate().map(|(at, group)| format!("{group} AS g{at}")).collect();
@@ -143,9 +200,9 @@ fn statement(query: &UsageQuery) -> String {
         let _ignored = write!(filters, " AND {} = ${number}", expression(*dimension));
     }
     format!(
-        "SELECT {}, {columns}, CAST(SUM(ppm_s) AS BIGINT) AS ppm_s, CAST(SUM(percent_s) AS BIGINT) AS percent_s, \
+        "{OPEN_DAYS}SELECT {}, {columns}, CAST(SUM(ppm_s) AS BIGINT) AS ppm_s, CAST(SUM(percent_s) AS BIGINT) AS percent_s, \
          CAST(SUM(measured_s) AS BIGINT) AS measured_s \
-         FROM ({DETAILS} UNION ALL {DAYS}) AS parts WHERE 1 = 1{filters} GROUP BY {}, {columns} LIMIT {}",
+         FROM ({DETAILS} UNION ALL {days}) AS parts WHERE 1 = 1{filters} GROUP BY {}, {columns} LIMIT {}",
         named.join(", "),
         positions.join(", "),
         MAX_SUMS + 1,

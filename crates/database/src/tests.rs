@@ -280,7 +280,7 @@ fn closed_days_have_the_sum_of_their_intervals() {
         let written = recorder.take_changed();
         writer.write(&written).await.unwrap();
         let first = Day::of(START);
-        writer.close_days(Day(first.0 + 1)).await.unwrap();
+        writer.close_days(Day(first.0 + 1).start_time()).await.unwrap();
         let whole = DAY * i64::from(PPM) * 2;
         let database = writer.database().clone();
         let days = database.closed_days().await.unwrap();
@@ -295,7 +295,7 @@ fn closed_days_have_the_sum_of_their_intervals() {
         let late = Interval { device: Arc::new(device(2)), ..expected[0].clone() };
         writer.write(std::slice::from_ref(&late)).await.unwrap();
         assert_eq!(database.closed_days().await.unwrap(), []);
-        writer.close_days(Day(first.0 + 1)).await.unwrap();
+        writer.close_days(Day(first.0 + 1).start_time()).await.unwrap();
         let ppm_seconds = whole + late.seconds() * i64::from(late.part.ppm);
         let days = database.closed_days().await.unwrap();
         assert_eq!(days, [ClosedDay { day: first, ppm_seconds }]);

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use octavo_ledger::audit::{AuditRecord, Chain};
-use octavo_ledger::{Container, Day, Device, Holder, Interval};
+use octavo_ledger::audit::{AuditRecord, ChainHead};
+use octavo_ledger::{Container, Day, Device, Holder, Interval, MAX_PAST_SECONDS};
 use octavo_toolkit::random::random;
 use sqlx::any::AnyArguments;
 use sqlx::query::Query;
@@ -16,13 +16,13 @@ use crate::connection::{Database, DatabaseUrl};
 use crate::error::DatabaseError;
 use crate::rows::{self, ALLOCATED, Ids, LAST_INTERVALS, UNALLOCATED, UNKNOWN};
 use crate::statement::{ROWS_PER_STATEMENT, insert, text};
-use crate::sums::CLOSE_DAY;
+use crate::sums::{CLOSE_DAY, OPEN_DAYS};
 
 /// Clause for rows that an earlier attempt may have written.
 const ON_KNOWN_ID: &str = "ON CONFLICT (id) DO NOTHING";
 
-/// Number of days before the last one in the ledger that contain the last intervals of devices that can continue.
-const RECOVERED_DAYS: i32 = 2;
+/// Number of days before the last one in the ledger that contain the last intervals of devices for which usage can arrive.
+const RECOVERED_DAYS: i64 = MAX_PAST_SECONDS / 86_400 + 1;
 
 /// The only writer of a ledger.
 #[derive(Debug)]
@@ -52,7 +52,7 @@ impl LedgerWriter {
         let last_device = max("SELECT COALESCE(MAX(id), 0) FROM ledger_device").await?;
         let last_holder = max("SELECT COALESCE(MAX(id), 0) FROM ledger_holder").await?;
         let last_day = max("SELECT COALESCE(MAX(day), 0) FROM ledger_interval").await?;
-        let since = last_day.saturating_sub(RECOVERED_DAYS.into());
+        let since = last_day.saturating_sub(RECOVERED_DAYS);
         let found = sqlx::query(LAST_INTERVALS).bind(since).fetch_all(pool).await;
         let found = found.map_err(DatabaseError::read)?;
         let mut ids = Ids::default();
@@ -115,18 +115,24 @@ impl LedgerWriter {
     /// Fails if the database cannot be written. The caller can try again.
     pub async fn close_days(&mut self, now: Timestamp) -> Result<(), DatabaseError> {
         let today = Day::of(now.as_second());
-        let days: Vec<i64> = sqlx::query_scalar(
-            "SELECT DISTINCT day FROM ledger_interval WHERE day < $1 \
-             AND day NOT IN (SELECT day FROM ledger_closed_day) ORDER BY day",
-        )
-        .bind(i64::from(today.0))
-        .fetch_all(&self.database.pool)
-        .await
-        .map_err(DatabaseError::read)?;
+        let statement = format!(
+            "{OPEN_DAYS}SELECT day FROM open_days o \
+             WHERE EXISTS (SELECT 1 FROM ledger_interval i WHERE i.day = o.day) ORDER BY day"
+        );
+        let (first, last) = (i64::from(i32::MIN), i64::from(today.0));
+        let days = sqlx::query_scalar(AssertSqlSafe(statement))
+            .bind(first)
+            .bind(last.saturating_sub(1))
+            .bind(first)
+            .bind(last);
+        let days: Vec<i64> =
+            days.fetch_all(&self.database.pool).await.map_err(DatabaseError::read)?;
         for day in days {
             let mut transaction = self.begin().await?;
             let close = async {
-                sqlx::query(CLOSE_DAY).bind(day).execute(&mut *transaction).await?;
+                for statement in CLOSE_DAY {
+                    sqlx::query(statement).bind(day).execute(&mut *transaction).await?;
+                }
                 append_usage(&mut transaction, day, now).await?;
                 let closed = sqlx::query("INSERT INTO ledger_closed_day (day) VALUES ($1)");
                 closed.bind(day).execute(&mut *transaction).await?;
@@ -145,7 +151,7 @@ impl LedgerWriter {
     pub async fn append(
         &mut self,
         records: impl IntoIterator<Item = &AuditRecord>,
-    ) -> Result<Chain, DatabaseError> {
+    ) -> Result<ChainHead, DatabaseError> {
         let mut transaction = self.begin().await?;
         let records: Vec<&AuditRecord> = records.into_iter().collect();
         let write = async {

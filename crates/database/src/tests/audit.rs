@@ -1,7 +1,7 @@
 //! Tests of the audit.
 
 use octavo_ledger::audit::{
-    AuditEvent, AuditQuery, AuditRecord, Chain, ChainSummary, RefusalEvent, Verifier,
+    AuditEvent, AuditQuery, AuditRecord, ChainHead, ChainSummary, ChainVerifier, RefusalEvent,
 };
 
 use super::*;
@@ -19,7 +19,7 @@ async fn export(database: &Database, query: &AuditQuery) -> Vec<String> {
 }
 
 async fn verified(database: &Database) -> ChainSummary {
-    let mut verifier = Verifier::default();
+    let mut verifier = ChainVerifier::default();
     for line in export(database, &AuditQuery::default()).await {
         verifier.verify_line(&line).unwrap();
     }
@@ -51,7 +51,7 @@ fn repeated_append_changes_nothing_and_restarted_writer_continues_the_chain() {
     let directory = TempDir::new().unwrap();
     runtime().block_on(async {
         let (mut writer, _) = LedgerWriter::open(&url(&directory)).await.unwrap();
-        assert_eq!(writer.database().audit_end().await.unwrap(), Chain::default());
+        assert_eq!(writer.database().audit_end().await.unwrap(), ChainHead::default());
         let end = writer.append(&refusals(0, 3)).await.unwrap();
         assert_eq!(end.seq, 3);
         // The confirmation of the first append was lost, and two more events were added.
