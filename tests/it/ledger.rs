@@ -225,6 +225,11 @@ async fn usage_while_the_aggregator_is_stopped_is_accounted_for_later() {
         }
     }
     site.aggregator.restart();
+    // It is killed again before or after it has written the usage.
+    let api = Api::at(site.aggregator.http);
+    api.node("gpu-1", |node| node["state"] != "stale").await;
+    site.aggregator.kill();
+    site.aggregator.restart();
     let elapsed = Timestamp::now().duration_since(stopped).as_secs_f64();
 
     let has_last = |report: &Value| group(report, "team/last").is_some();

@@ -48,7 +48,7 @@ pub enum Resource {
     Nodes,
     /// Usage by namespace and pod.
     Usage,
-    /// Entries of the audit: changes, refusals and usage of all users and namespaces.
+    /// Audit entries: changes, refusals and usage of all users and namespaces.
     AuditEntries,
     /// Hardware profiles.
     HardwareProfiles,

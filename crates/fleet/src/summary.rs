@@ -40,8 +40,8 @@ pub use problem::{LayoutProblem, NodeProblem, ProblemArea};
 pub use report_rate::{MAX_REPORTED_TENANTS, MIN_REPORT_INTERVAL, ReportAction, ReportRate};
 pub use sharing::{Replicas, SharedUnits, SharingSummary, TimeSlicingExtent};
 pub use usage::{
-    Alarm, MAX_ITEMS, MAX_MISSING, MAX_PAST_USAGES, MAX_TENANT_ITEMS, MAX_USAGE_BYTES, alarms,
-    allocations_only, usage_for_report,
+    Alarm, MAX_ITEMS, MAX_MISSING, MAX_PAST_ITEMS, MAX_PAST_USAGES, MAX_TENANT_ITEMS,
+    MAX_USAGE_BYTES, alarms, allocations_only, past_items, usage_for_report,
 };
 pub use usage_rank::{UsageRank, UtilizationSum, rank_memory};
 

@@ -13,7 +13,7 @@ use crate::parts::MeasuredPart;
 /// Longest gap that is accounted for. After a longer one, a device is accounted for from its next report on, as if it were new.
 pub const MAX_BRIDGED_SECONDS: i64 = 86_400;
 
-/// Maximum age of a report about the past. What an agent observed earlier is not accounted for.
+/// Maximum age of a report about the past. Earlier observations are ignored.
 pub const MAX_PAST_SECONDS: i64 = 7 * 86_400;
 
 /// Maximum number of devices of a node within [`MAX_BRIDGED_SECONDS`], because agents choose what they report. Further ones are
@@ -136,23 +136,22 @@ impl Recorder {
         }
     }
 
-    /// Like [`Self::observe`], with what the agent observed before and could not report: the devices from a time on, each until
-    /// the next one, and the last one until `at`. The agent has observed the node without a gap since the first one.
-    pub fn observe_with_past(
+    /// Like [`Self::observe`], with what the agent observed before and could not report: the devices from each time on, in the
+    /// order of the times, and at last the current ones. The agent has observed the node without a gap since the first time.
+    pub fn observe_history(
         &mut self,
         node: &NodeName,
-        at: i64,
         max_silence: i64,
-        past: Vec<(i64, Vec<DeviceState>)>,
-        devices: Vec<DeviceState>,
+        mut history: Vec<(i64, Vec<DeviceState>)>,
     ) {
+        let Some((at, devices)) = history.pop() else { return };
         let accounts = self.nodes.get(node);
         let until = accounts.and_then(|known| known.values().map(|account| account.until).max());
         let earliest = at.saturating_sub(MAX_PAST_SECONDS);
         let since = until.map_or(earliest, |until| until.max(earliest));
-        let ends: Vec<i64> = past.iter().skip(1).map(|(start, _)| *start).chain([at]).collect();
+        let ends: Vec<i64> = history.iter().skip(1).map(|(start, _)| *start).chain([at]).collect();
         let mut max_silence = Some(max_silence);
-        for ((start, devices), end) in past.into_iter().zip(ends) {
+        for ((start, devices), end) in history.into_iter().zip(ends) {
             // The clocks of the node and of the aggregator can differ.
             if end > since {
                 self.record(node, start.max(since).min(at), max_silence, devices);

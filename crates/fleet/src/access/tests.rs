@@ -39,7 +39,7 @@ fn each_path_has_its_access_review() {
     ] {
         assert_eq!(review_of(path, None), question, "{path}");
     }
-    // The audit is of all namespaces.
+    // The audit trail is of all namespaces.
     assert_eq!(review_of("/api/v1/audit", Some("team-a")), "list auditentries.octavo.dev");
     for path in ["/api/v1/usage", "/teams", "/cost", "/cost.csv"] {
         let team = review_of(path, Some("team-a"));

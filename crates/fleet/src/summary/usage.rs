@@ -1,12 +1,13 @@
 //! Usage of a node's devices for reporting: rounded and bounded, so that insignificant changes do not cause updates.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
+use octavo_model::id::PciAddress;
 use octavo_model::quantity::Mebibytes;
 use octavo_model::reading::{MemoryUse, Percent};
 use octavo_model::resource::ShareId;
 use octavo_model::text::truncated_word;
-use octavo_node::sharing::usage::{DeviceUsage, MORE_TENANTS, Tenant, UnitUsage, Usage};
+use octavo_node::sharing::usage::{DeviceUsage, MORE_TENANTS, PastUsage, Tenant, UnitUsage, Usage};
 
 /// Maximum number of reported devices per node, units per device, and tenants per unit.
 pub const MAX_ITEMS: usize = 256;
@@ -18,6 +19,8 @@ pub const MAX_MISSING: usize = 64;
 pub const MAX_USAGE_BYTES: usize = 64 * 1024;
 /// Maximum number of past usages of a node.
 pub const MAX_PAST_USAGES: usize = 1024;
+/// Maximum number of [`past_items`], which limits the work for a small message with many changes of many tenants.
+pub const MAX_PAST_ITEMS: usize = 100_000;
 
 /// Memory is rounded up to multiples of this, so that small allocations of an idle process do not cause updates.
 const STEP_MIB: u64 = 64;
@@ -79,6 +82,22 @@ pub fn allocations_only(usage: &Usage) -> Vec<DeviceUsage> {
         ..device.clone()
     });
     devices.collect()
+}
+
+/// Number of devices, units and tenants in past usages, as if each contained all devices.
+pub fn past_items<'a>(past: impl IntoIterator<Item = &'a PastUsage>) -> usize {
+    let mut devices: BTreeMap<PciAddress, usize> = BTreeMap::new();
+    let mut latest: usize = 0;
+    let items = past.into_iter().map(|past| {
+        for device in &past.usage.devices {
+            let tenants: usize = device.units.iter().map(|unit| unit.tenants.len()).sum();
+            let items = tenants.saturating_add(device.units.len()).saturating_add(1);
+            let before = devices.insert(device.pci, items).unwrap_or_default();
+            latest = latest.saturating_sub(before).saturating_add(items);
+        }
+        latest
+    });
+    items.fold(0, usize::saturating_add)
 }
 
 /// All conditions that are reported immediately.

@@ -8,8 +8,8 @@ use proptest::prelude::*;
 
 use crate::parts::split;
 use crate::{
-    Activity, Container, Device, DeviceState, Holder, Interval, IntervalKey, MeasuredPart, Method,
-    PPM, Part, Recorder,
+    Activity, Container, Device, DeviceState, Holder, Interval, IntervalKey, MAX_PAST_SECONDS,
+    MeasuredPart, Method, PPM, Part, Recorder,
 };
 
 /// Seconds without a report that are not a gap.
@@ -36,6 +36,8 @@ enum Event {
     FailedWrite,
     /// The aggregator is killed and started again.
     Kill,
+    /// The recorder forgets devices for which no usage can arrive.
+    Forget,
 }
 
 fn event() -> impl Strategy<Value = Event> {
@@ -52,6 +54,7 @@ fn event() -> impl Strategy<Value = Event> {
         4 => Just(Event::Write),
         1 => Just(Event::FailedWrite),
         2 => Just(Event::Kill),
+        1 => Just(Event::Forget),
     ]
 }
 
@@ -103,8 +106,13 @@ impl World {
 
     fn report(&mut self) {
         let devices = self.devices.values().cloned().collect();
-        let past = std::mem::take(&mut self.past);
-        self.recorder.observe_with_past(&node(), self.now, MAX_SILENCE, past, devices);
+        // An agent also reports a part of what it has reported before.
+        let recent = self.now - 20_000;
+        let mut history = self.past.clone();
+        self.past.retain(|(at, _)| *at >= recent);
+        self.past.push((self.now, self.devices.values().cloned().collect()));
+        history.push((self.now, devices));
+        self.recorder.observe_history(&node(), MAX_SILENCE, history);
     }
 
     fn write(&mut self) {
@@ -140,6 +148,7 @@ impl World {
                 self.report();
                 self.recorder.put_back(taken);
             }
+            Event::Forget => self.recorder.forget(self.now - MAX_PAST_SECONDS),
             Event::Kill => {
                 // More than the last ones of each device, in any order, must not matter.
                 let written = self.written.values().rev().cloned();
@@ -212,6 +221,7 @@ proptest! {
             | Event::Duplicate
             | Event::Write
             | Event::FailedWrite
+            | Event::Forget
             | Event::Kill => true,
         };
         let mut last = world.now;

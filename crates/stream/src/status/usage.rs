@@ -1,6 +1,8 @@
 //! Encoding and decoding of the parts `usage` and `past-usage`. Decoding limits every text, list and percentage.
 
-use octavo_fleet::summary::{MAX_ITEMS, MAX_MISSING, MAX_PAST_USAGES, MAX_TENANT_ITEMS};
+use octavo_fleet::summary::{
+    MAX_ITEMS, MAX_MISSING, MAX_PAST_ITEMS, MAX_PAST_USAGES, MAX_TENANT_ITEMS, past_items,
+};
 use octavo_model::quantity::Mebibytes;
 use octavo_model::reading::{MemoryUse, Percent};
 use octavo_model::resource::ShareId;
@@ -94,11 +96,17 @@ pub(super) fn read(usage: v1::Usage) -> FieldResult<Usage> {
 }
 
 pub(super) fn read_past(past: v1::PastUsages) -> FieldResult<Vec<PastUsage>> {
-    each("usages", MAX_PAST_USAGES, past.usages, |one| {
+    let past = each("usages", MAX_PAST_USAGES, past.usages, |one| {
         let usage = one.usage.ok_or_else(|| FieldError::new("usage", StatusProblem::Missing))?;
         let usage = read(usage).map_err(|error| error.within("usage"))?;
         Ok(PastUsage { at: one.at, usage })
-    })
+    })?;
+    let count = past_items(&past);
+    if count > MAX_PAST_ITEMS {
+        let limit = MAX_PAST_ITEMS;
+        return Err(FieldError::new("usages", StatusProblem::TooMany { count, limit }));
+    }
+    Ok(past)
 }
 
 fn read_device(device: v1::DeviceUsage) -> FieldResult<DeviceUsage> {

@@ -18,6 +18,7 @@ use octavo_stream::protocol::{Change, Content, PartKey, Parts};
 use octavo_stream::status::{self, MAX_LIST_ITEMS, MAX_NEURON_DEVICES, MAX_PROCESSES};
 use octavo_toolkit::desired::send_if_changed;
 use tokio::sync::watch;
+use tokio::time::Instant;
 use tracing::{info, warn};
 
 use super::spool::Spool;
@@ -36,6 +37,8 @@ pub struct Outbox {
     spool: Spool,
     /// The last status that the aggregator has acknowledged; empty without a connection.
     acknowledged: watch::Receiver<Parts>,
+    /// Start of the connection, as far as it was noticed.
+    connected: Option<Instant>,
 }
 
 /// The uplink's end of the queue.
@@ -50,6 +53,9 @@ pub(super) enum QueuedStatus {
     TooLarge,
 }
 
+/// Time after which an aggregator has written what it acknowledged to its ledger, also if the database was not available for a
+/// while. Until then, past usages are reported again.
+const SETTLE_TIME: Duration = Duration::from_mins(10);
 /// Bytes of a part in a message in addition to key and content: two tags and three lengths.
 const PART_OVERHEAD_BYTES: usize = 16;
 /// Number of reported processes per device if the status is too large with all of them.
@@ -73,6 +79,7 @@ pub(super) fn outbox(
         rate: ReportRate::default(),
         spool: Spool::default(),
         acknowledged,
+        connected: None,
     };
     (outbox, uplink)
 }
@@ -119,7 +126,10 @@ impl Outbox {
         if is_unlooked {
             return None;
         }
-        self.forget_acknowledged_usage();
+        if self.has_stored() && self.is_usage_acknowledged() {
+            let stored = SETTLE_TIME.as_secs().try_into().unwrap_or(i64::MAX);
+            self.spool.forget_before(wall_clock.as_second().saturating_sub(stored));
+        }
         self.spool.record(wall_clock.as_second(), &usage_for_report(usage, MAX_REPORTED_TENANTS));
         match self.rate.next_action(now, usage) {
             ReportAction::Nothing => None,
@@ -132,21 +142,26 @@ impl Outbox {
         }
     }
 
-    fn forget_acknowledged_usage(&mut self) {
-        let acknowledged = self.acknowledged.borrow();
-        if let Some((key, content)) = &self.usage
-            && acknowledged.get(key.as_str()) == Some(content)
-        {
-            self.spool.confirm();
+    /// Returns whether the connection has lasted so long that the aggregator has stored what it acknowledged at its begin.
+    fn has_stored(&mut self) -> bool {
+        if self.acknowledged.borrow().is_empty() {
+            self.connected = None;
+            return false;
         }
+        self.connected.get_or_insert_with(Instant::now).elapsed() >= SETTLE_TIME
+    }
+
+    fn is_usage_acknowledged(&self) -> bool {
+        let acknowledged = self.acknowledged.borrow();
+        let usage = self.usage.as_ref();
+        usage.is_some_and(|(key, content)| acknowledged.get(key.as_str()) == Some(content))
     }
 
     fn send(&mut self) {
-        self.forget_acknowledged_usage();
-        let is_connected = !self.acknowledged.borrow().is_empty();
+        let has_stored = self.has_stored();
         let latest = match (&self.base, &self.usage) {
             (QueuedStatus::Status(parts), Some(usage)) => {
-                let past = self.spool.part().filter(|_| !is_connected);
+                let past = self.spool.part().filter(|_| !has_stored);
                 let (latest, is_crowded) = with_usage(parts, usage, past);
                 if is_crowded && !self.crowded {
                     warn!("the status is too large to include usage by pod");
@@ -305,13 +320,14 @@ mod tests {
     };
     use octavo_model::quantity::Mebibytes;
     use octavo_model::reason::Reason;
+    use octavo_model::resource::ShareId;
     use octavo_model::sharing_status::{DeviceProvider, HandOffConfig, SharingStatus};
     use octavo_model::text::MAX_TEXT_BYTES;
     use octavo_node::labels::Options;
     use octavo_node::sharing;
     use octavo_node::sharing::usage::{DeviceUsage, Tenant, UnitUsage};
     use octavo_planner::reconcile::DeviceLayoutStatus;
-    use tokio::time::Instant;
+    use tokio::time::advance;
 
     use super::*;
     use crate::Outputs;
@@ -495,6 +511,45 @@ mod tests {
         // A new status does not discard the usage.
         outbox.put(&busy(2), &LabelSet::default(), None);
         assert_eq!(queued_memory(&uplink), Some(2048));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn past_usage_is_reported_until_the_aggregator_has_stored_it() {
+        let (acknowledge, acknowledged) = watch::channel(Parts::default());
+        let (mut outbox, uplink) = super::outbox(acknowledged);
+        let wall = |second| Timestamp::from_second(second).unwrap();
+        let past = || {
+            let QueuedStatus::Status(parts) = uplink.borrow().clone() else { return Vec::new() };
+            let content = parts.get(PartKey::past_usage().as_str());
+            let past = content.map(|content| status::decode_past_usage(content).unwrap());
+            past.unwrap_or_default().iter().map(|past| past.at).collect::<Vec<_>>()
+        };
+        let allocated = |tenants| {
+            let mut usage = used(tenants, 64, false);
+            for tenant in &mut usage.devices[0].units[0].tenants {
+                tenant.ids = vec![ShareId::whole("GPU-5fd4087b-86f3-7a43-b711-4771313afc50")];
+            }
+            usage
+        };
+        let put = |outbox: &mut Outbox| outbox.put(&busy(0), &LabelSet::default(), None);
+        put(&mut outbox);
+        outbox.set_usage(Duration::ZERO, wall(1000), &allocated(1));
+        outbox.set_usage(Duration::from_mins(1), wall(1060), &allocated(2));
+        assert_eq!(past(), [1000, 1060]);
+
+        let QueuedStatus::Status(sent) = uplink.borrow().clone() else { panic!("no status") };
+        acknowledge.send_replace(sent);
+        put(&mut outbox);
+        assert_eq!(past(), [1000, 1060], "the aggregator can be killed");
+        advance(SETTLE_TIME).await;
+        put(&mut outbox);
+        assert!(past().is_empty());
+        outbox.set_usage(Duration::from_mins(12), wall(1700), &allocated(3));
+        assert!(past().is_empty());
+
+        acknowledge.send_replace(Parts::default());
+        put(&mut outbox);
+        assert_eq!(past(), [1060, 1700]);
     }
 
     #[tokio::test(start_paused = true)]

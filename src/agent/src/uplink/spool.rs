@@ -2,7 +2,9 @@
 
 use std::collections::VecDeque;
 
-use octavo_fleet::summary::{MAX_PAST_USAGES, MAX_USAGE_BYTES, allocations_only};
+use octavo_fleet::summary::{
+    MAX_PAST_ITEMS, MAX_PAST_USAGES, MAX_USAGE_BYTES, allocations_only, past_items,
+};
 use octavo_node::sharing::usage::{PastUsage, Usage};
 use octavo_stream::protocol::{Content, PartKey};
 use octavo_stream::status;
@@ -33,29 +35,31 @@ impl Spool {
                 return;
             }
         }
-        // The clock can be set back.
-        let at = self.past.back().map_or(at, |last| at.max(last.at));
+        // Later times are wrong: the clock was set back.
+        for past in self.past.iter_mut().rev().take_while(|past| past.at > at) {
+            past.at = at;
+        }
         self.past.push_back(PastUsage { at, usage: changed });
         self.latest = latest;
-        while self.past.len() > MAX_PAST_USAGES || self.encode().1.bytes().len() > MAX_USAGE_BYTES {
-            if !self.forget_first() {
-                break;
-            }
-        }
+        while self.is_too_large() && self.forget_first() {}
     }
 
-    /// Forgets all usages but the latest, because the aggregator knows it.
-    pub(super) fn confirm(&mut self) {
-        if let Some(last) = self.past.pop_back() {
-            self.past.clear();
-            self.past.push_back(PastUsage { at: last.at, usage: self.latest.clone() });
+    /// Forgets the usages before a time, because the aggregator has stored them. The usage at that time remains.
+    pub(super) fn forget_before(&mut self, at: i64) {
+        while self.past.get(1).is_some_and(|second| second.at <= at) {
+            self.forget_first();
         }
     }
 
     /// The part of a status; `None` if nothing is recorded, or one usage is too large.
     pub(super) fn part(&self) -> Option<(PartKey, Content)> {
-        let part = Some(self.encode()).filter(|_| !self.past.is_empty());
-        part.filter(|(_, content)| content.bytes().len() <= MAX_USAGE_BYTES)
+        (!self.past.is_empty() && !self.is_too_large()).then(|| self.encode())
+    }
+
+    fn is_too_large(&self) -> bool {
+        self.past.len() > MAX_PAST_USAGES
+            || past_items(&self.past) > MAX_PAST_ITEMS
+            || self.encode().1.bytes().len() > MAX_USAGE_BYTES
     }
 
     fn encode(&self) -> (PartKey, Content) {
@@ -157,13 +161,16 @@ mod tests {
         spool.record(30, &usage(&[1, 3]));
         // The clock was set back.
         spool.record(5, &usage(&[4, 3]));
-        assert_eq!(
-            read(&spool),
-            [(10, names(&[1, 2])), (30, names(&[1, 3])), (30, names(&[4, 3]))]
-        );
+        let states = [names(&[1, 2]), names(&[1, 3]), names(&[4, 3])];
+        assert_eq!(read(&spool), states.map(|names| (5, names)));
         assert_eq!(spool.past[1].usage.devices.len(), 1);
-        spool.confirm();
-        assert_eq!(read(&spool), [(30, names(&[4, 3]))]);
+        spool.record(40, &usage(&[4, 6]));
+        spool.forget_before(4);
+        assert_eq!(read(&spool).len(), 4);
+        spool.forget_before(39);
+        assert_eq!(read(&spool), [(5, names(&[4, 3])), (40, names(&[4, 6]))]);
+        spool.forget_before(40);
+        assert_eq!(read(&spool), [(40, names(&[4, 6]))]);
     }
 
     #[test]
