@@ -1,9 +1,10 @@
 //! Audit log: changes and refusals, one log line each, with the target `octavo::audit` and stable field names. With a ledger, they
-//! are also appended to the audit in its database.
+//! are also appended to the audit trail in its database.
 //!
 //! Every change is logged. Unauthenticated clients can cause any number of refusals, so at most ten per identity and
-//! minute are logged; the next logged one reports how many were dropped. No line contains a token or another secret,
-//! because callers pass names only.
+//! minute are logged; the next logged one reports how many were dropped. The ledger has a lower limit: one per identity
+//! and ten minutes, with its own count. Half of its queue is reserved for changes. No line contains a token or another
+//! secret, because callers pass names only.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,7 +19,7 @@ use tokio::time::{Instant, timeout};
 use tracing::info;
 
 /// Writer of the audit log. Clones share the rate limits.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct AuditLog {
     limiter: Arc<Mutex<RefusalLimiter>>,
     ledger: Option<AuditSender>,
@@ -28,6 +29,7 @@ pub struct AuditLog {
 #[derive(Debug, Clone)]
 struct AuditSender {
     events: mpsc::Sender<QueuedRecord>,
+    limiter: Arc<Mutex<RefusalLimiter>>,
     stats: Stats,
 }
 
@@ -95,10 +97,16 @@ pub enum Outcome {
     Unknown,
 }
 
-/// Recently logged refusals.
-#[derive(Debug, Default)]
+/// Rate limit of refusals, and those that were recently admitted.
+#[derive(Debug)]
 struct RefusalLimiter {
-    /// By identity: start of the interval, logged refusals, dropped refusals.
+    /// Limit of admitted refusals per identity in each interval.
+    limit: u32,
+    /// Time after which the identity has its whole limit again.
+    interval: Duration,
+    /// Limit of identities with a rate limit of their own; all others share one.
+    max_identities: usize,
+    /// By identity: start of the interval, admitted refusals, dropped refusals.
     recent: BTreeMap<String, (Instant, u32, u32)>,
 }
 
@@ -106,11 +114,6 @@ struct RefusalLimiter {
 const MAX_WAITING: usize = 1024;
 /// Time limit of waiting until a change is stored.
 const STORE_TIMEOUT: Duration = Duration::from_secs(2);
-/// Limit of logged refusals per identity in each [`RATE_INTERVAL`].
-const MAX_LOGGED: u32 = 10;
-const RATE_INTERVAL: Duration = Duration::from_mins(1);
-/// Limit of identities with a rate limit of their own; all others share one.
-const MAX_IDENTITIES: usize = 1000;
 /// Maximum length of a field, in characters.
 const MAX_FIELD_CHARS: usize = 512;
 /// Maximum length of the `before` and `after` fields, in characters; they hold objects as text.
@@ -120,37 +123,33 @@ impl AuditLog {
     /// Creates an audit log whose events are also sent to the writer of the ledger.
     pub fn with_ledger(stats: Stats) -> (Self, AuditQueue) {
         let (events, queue) = mpsc::channel(MAX_WAITING);
-        (Self { limiter: Arc::default(), ledger: Some(AuditSender { events, stats }) }, queue)
+        let limiter = Arc::new(Mutex::new(RefusalLimiter::for_ledger()));
+        let ledger = Some(AuditSender { events, limiter, stats });
+        (Self { ledger, ..Self::default() }, queue)
     }
 
-    /// Logs a refusal, or counts it if the rate limit is reached.
+    /// Logs a refusal and sends it to the writer of the ledger. Each of them has its own rate limit, beyond which refusals are counted.
     pub fn refused(&self, refusal: &Refusal<'_>) {
         let identity = if refusal.caller.is_empty() { refusal.peer } else { refusal.caller };
-        let mut limiter = self.limiter.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(dropped) = limiter.admit(identity, Instant::now()) else {
-            return;
-        };
-        drop(limiter);
-        let event = RefusalEvent {
-            user: single_line(refusal.caller, MAX_FIELD_CHARS),
-            peer: refusal.peer.to_owned(),
-            verb: single_line(refusal.verb, MAX_FIELD_CHARS),
-            object: single_line(refusal.object, MAX_FIELD_CHARS),
-            reason: single_line(refusal.why, MAX_FIELD_CHARS),
-            omitted: dropped,
-        };
-        info!(
-            target: "octavo::audit",
-            who = event.user,
-            peer = event.peer,
-            verb = event.verb,
-            object = event.object,
-            outcome = "refused",
-            why = event.reason,
-            untold = event.omitted,
-            "audit"
-        );
-        self.send(AuditEvent::Refusal(event));
+        let now = Instant::now();
+        if let Some(omitted) = admit(&self.limiter, identity, now) {
+            let event = refusal.event(omitted);
+            info!(
+                target: "octavo::audit",
+                who = event.user,
+                peer = event.peer,
+                verb = event.verb,
+                object = event.object,
+                outcome = "refused",
+                why = event.reason,
+                untold = event.omitted,
+                "audit"
+            );
+        }
+        let ledger = self.ledger.as_ref();
+        if let Some(omitted) = ledger.and_then(|ledger| admit(&ledger.limiter, identity, now)) {
+            self.send(AuditEvent::Refusal(refusal.event(omitted)));
+        }
     }
 
     /// Logs a change, and waits until the ledger has stored it. If the ledger does not respond in time, the change proceeds: the log
@@ -188,9 +187,15 @@ impl AuditLog {
         let _is_stored = self.send(AuditEvent::Policy(event));
     }
 
-    /// Sends an event to the writer of the ledger, if there is one. Returns a receiver that resolves when it is stored.
+    /// Sends an event to the writer of the ledger, if there is one. Returns a receiver that resolves when it is stored. Half of the queue
+    /// is reserved for changes, so that refusals, which any client can cause, do not displace them.
     fn send(&self, event: AuditEvent) -> Option<(&Stats, oneshot::Receiver<()>)> {
-        let AuditSender { events, stats } = self.ledger.as_ref()?;
+        let AuditSender { events, stats, .. } = self.ledger.as_ref()?;
+        let is_change = matches!(event, AuditEvent::Change(_));
+        if !is_change && events.capacity() < events.max_capacity() / 2 {
+            stats.count_audit_failure("full");
+            return None;
+        }
         let source = format!("event/{:016x}{:016x}", random(), random());
         let record = AuditRecord { time: now(), source, event };
         let (stored, is_stored) = oneshot::channel();
@@ -199,6 +204,13 @@ impl AuditLog {
             return None;
         }
         Some((stats, is_stored))
+    }
+}
+
+/// An audit log without a ledger.
+impl Default for AuditLog {
+    fn default() -> Self {
+        Self { limiter: Arc::new(Mutex::new(RefusalLimiter::for_log())), ledger: None }
     }
 }
 
@@ -223,6 +235,20 @@ fn now() -> Timestamp {
     Timestamp::from_millisecond(now.as_millisecond()).unwrap_or(now)
 }
 
+impl Refusal<'_> {
+    /// The event, before which `omitted` refusals of the identity were dropped.
+    fn event(&self, omitted: u32) -> RefusalEvent {
+        RefusalEvent {
+            user: single_line(self.caller, MAX_FIELD_CHARS),
+            peer: self.peer.to_owned(),
+            verb: single_line(self.verb, MAX_FIELD_CHARS),
+            object: single_line(self.object, MAX_FIELD_CHARS),
+            reason: single_line(self.why, MAX_FIELD_CHARS),
+            omitted,
+        }
+    }
+}
+
 impl Outcome {
     fn as_str(self) -> &'static str {
         match self {
@@ -238,26 +264,45 @@ impl Outcome {
 }
 
 impl RefusalLimiter {
-    /// Applies the rate limit of the identity. Returns the number of dropped refusals if this one is to be logged.
+    /// Limits the lines of the log.
+    fn for_log() -> Self {
+        Self::new(10, Duration::from_mins(1), 1000)
+    }
+
+    /// Limits the entries of the ledger, which stores them for years.
+    fn for_ledger() -> Self {
+        Self::new(1, Duration::from_mins(10), 100)
+    }
+
+    fn new(limit: u32, interval: Duration, max_identities: usize) -> Self {
+        Self { limit, interval, max_identities, recent: BTreeMap::new() }
+    }
+
+    /// Applies the rate limit of the identity. Returns the number of dropped refusals if this one is admitted.
     fn admit(&mut self, identity: &str, now: Instant) -> Option<u32> {
         let known = self.recent.contains_key(identity);
-        if !known && self.recent.len() >= MAX_IDENTITIES {
-            self.recent.retain(|_, (since, ..)| now.duration_since(*since) < RATE_INTERVAL);
+        if !known && self.recent.len() >= self.max_identities {
+            self.recent.retain(|_, (since, ..)| now.duration_since(*since) < self.interval);
         }
-        let shared = !known && self.recent.len() >= MAX_IDENTITIES;
+        let shared = !known && self.recent.len() >= self.max_identities;
         let identity = if shared { "" } else { identity };
         let entry = self.recent.entry(identity.to_owned());
-        let (since, logged, suppressed) = entry.or_insert((now, 0, 0));
-        if now.duration_since(*since) >= RATE_INTERVAL {
-            (*since, *logged) = (now, 0);
+        let (since, admitted, dropped) = entry.or_insert((now, 0, 0));
+        if now.duration_since(*since) >= self.interval {
+            (*since, *admitted) = (now, 0);
         }
-        if *logged >= MAX_LOGGED {
-            *suppressed = suppressed.saturating_add(1);
+        if *admitted >= self.limit {
+            *dropped = dropped.saturating_add(1);
             return None;
         }
-        *logged = logged.saturating_add(1);
-        Some(std::mem::take(suppressed))
+        *admitted = admitted.saturating_add(1);
+        Some(std::mem::take(dropped))
     }
+}
+
+/// Applies a shared rate limit. Returns the number of dropped refusals of the identity if this one is admitted.
+fn admit(limiter: &Mutex<RefusalLimiter>, identity: &str, now: Instant) -> Option<u32> {
+    limiter.lock().unwrap_or_else(PoisonError::into_inner).admit(identity, now)
 }
 
 /// Truncates external text and replaces control characters, so that it fits on one line.
@@ -272,26 +317,26 @@ mod tests {
 
     #[test]
     fn refusals_are_rate_limited_per_identity() {
-        let mut limiter = RefusalLimiter::default();
+        let mut limiter = RefusalLimiter::for_log();
         let start = Instant::now();
         let admitted = (0..100).filter_map(|_| limiter.admit("ada", start));
         assert_eq!(admitted.collect::<Vec<_>>(), vec![0; 10]);
         assert_eq!(limiter.admit("bob", start), Some(0), "refusals of other users are logged");
-        assert_eq!(limiter.admit("ada", start + RATE_INTERVAL), Some(90));
-        assert_eq!(limiter.admit("ada", start + RATE_INTERVAL), Some(0));
+        assert_eq!(limiter.admit("ada", start + limiter.interval), Some(90));
+        assert_eq!(limiter.admit("ada", start + limiter.interval), Some(0));
     }
 
     #[test]
     fn number_of_tracked_identities_is_bounded() {
-        let mut limiter = RefusalLimiter::default();
+        let mut limiter = RefusalLimiter::for_log();
         let start = Instant::now();
         let mut admitted = 0;
         for number in 0..10_000 {
             admitted += u32::from(limiter.admit(&number.to_string(), start).is_some());
         }
-        assert!(limiter.recent.len() <= MAX_IDENTITIES + 1);
-        assert_eq!(admitted, 1000 + MAX_LOGGED);
-        assert_eq!(limiter.admit("later", start + RATE_INTERVAL), Some(0));
+        assert!(limiter.recent.len() <= limiter.max_identities + 1);
+        assert_eq!(admitted, 1000 + limiter.limit);
+        assert_eq!(limiter.admit("later", start + limiter.interval), Some(0));
         assert!(limiter.recent.len() <= 2);
     }
 
@@ -328,19 +373,78 @@ mod tests {
         assert_eq!(begun.elapsed(), STORE_TIMEOUT);
     }
 
-    #[test]
-    fn number_of_waiting_events_is_bounded() {
-        let (log, queue) = AuditLog::with_ledger(Stats::default());
-        for number in 0..2 * MAX_WAITING {
-            log.record_policy(PolicyEvent {
-                policy: "serving".to_owned(),
-                revision: number.to_string(),
-                before: "Waiting".to_owned(),
-                after: "RollingOut".to_owned(),
-                message: String::new(),
-            });
+    fn refusal(caller: &str) -> Refusal<'_> {
+        Refusal {
+            caller,
+            peer: "192.0.2.1",
+            verb: "GET",
+            object: "/api/v1/nodes",
+            why: "not authorized",
         }
-        assert_eq!(queue.len(), MAX_WAITING);
+    }
+
+    fn policy(revision: usize) -> PolicyEvent {
+        PolicyEvent {
+            policy: "serving".to_owned(),
+            revision: revision.to_string(),
+            before: "Waiting".to_owned(),
+            after: "RollingOut".to_owned(),
+            message: String::new(),
+        }
+    }
+
+    fn change_event() -> AuditEvent {
+        AuditEvent::Change(ChangeEvent {
+            user: "ada".to_owned(),
+            verb: "create".to_owned(),
+            namespace: "team".to_owned(),
+            object: "HardwareProfile team/large".to_owned(),
+            outcome: Outcome::Started.as_str(),
+            before: String::new(),
+            after: "{}".to_owned(),
+            reason: String::new(),
+        })
+    }
+
+    #[test]
+    fn half_of_the_queue_is_reserved_for_changes() {
+        let (log, queue) = AuditLog::with_ledger(Stats::default());
+        for number in 0..MAX_WAITING {
+            log.record_policy(policy(number));
+        }
+        // The last one is sent while exactly half of the places are free.
+        let others = MAX_WAITING / 2 + 1;
+        assert_eq!(queue.len(), others);
+        log.refused(&refusal("ada"));
+        assert_eq!(queue.len(), others);
+        let sent = (0..MAX_WAITING).filter(|_| log.send(change_event()).is_some()).count();
+        assert_eq!((sent, queue.len()), (MAX_WAITING - others, MAX_WAITING));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn refusals_reach_the_ledger_at_a_lower_rate_than_the_log() {
+        let (log, mut queue) = AuditLog::with_ledger(Stats::default());
+        let mut omitted = || {
+            let AuditEvent::Refusal(event) = queue.try_recv().ok()?.record.event else {
+                return None;
+            };
+            Some((event.user, event.omitted))
+        };
+        for _ in 0..30 {
+            log.refused(&refusal("ada"));
+        }
+        log.refused(&refusal("bob"));
+        assert_eq!(omitted(), Some(("ada".to_owned(), 0)));
+        assert_eq!(omitted(), Some(("bob".to_owned(), 0)));
+        tokio::time::advance(Duration::from_mins(9)).await;
+        // The log admits this one, and reports the dropped ones of its own.
+        assert_eq!(admit(&log.limiter, "ada", Instant::now()), Some(20));
+        log.refused(&refusal("ada"));
+        assert_eq!(omitted(), None);
+        tokio::time::advance(Duration::from_mins(1)).await;
+        log.refused(&refusal("ada"));
+        assert_eq!(omitted(), Some(("ada".to_owned(), 30)));
+        assert_eq!(omitted(), None);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Audit: who used and changed what, as a chain of entries that shows later modifications.
 //!
 //! ```text
-//!  AuditEvent --Chain--> entry 7: {"seq":7,"time":…,"previous":<hash of 6>,"kind":…}, hash of 7
+//!  AuditEvent --ChainHead--> entry 7: {"seq":7,"time":…,"previous":<hash of 6>,"kind":…}, hash of 7
 //!                                        |
 //!                                        v
 //!                                  entry 8: {"seq":8,"time":…,"previous":<hash of 7>,"kind":…}, hash of 8
@@ -19,8 +19,8 @@ use serde::Serialize;
 use serde_with::skip_serializing_none;
 use strum::{IntoStaticStr, VariantNames};
 
-pub use self::chain::{AuditEntry, Chain, FIRST_PREVIOUS, export_line, sha256};
-pub use self::verify::{ChainError, ChainSummary, Verifier};
+pub use self::chain::{AuditEntry, ChainHead, ZERO_HASH, export_line, sha256};
+pub use self::verify::{ChainError, ChainSummary, ChainVerifier};
 use crate::usage::UsageState;
 
 /// An event that is to be appended to the chain.

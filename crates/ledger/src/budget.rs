@@ -1,6 +1,6 @@
 //! State of budgets: the cost of the month so far, and a forecast.
 //!
-//! The forecast is the cost so far, and the mean daily cost of the last complete days for the rest of the month.
+//! The forecast is the cost so far plus, for each remaining day of the month, the mean daily cost of the last seven complete days.
 
 use std::ops::Range;
 

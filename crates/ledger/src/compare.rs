@@ -31,7 +31,7 @@ pub struct Alternative {
     pub costs: Vec<Cost>,
     /// Reason why there is no cost.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub reason: Option<NotComparable>,
+    pub reason: Option<ComparisonError>,
 }
 
 /// Reason why usage has no cost on another type. One part of the usage is enough.
@@ -40,7 +40,7 @@ pub struct Alternative {
 )]
 #[serde(rename_all = "kebab-case")]
 #[strum(serialize_all = "kebab-case")]
-pub enum NotComparable {
+pub enum ComparisonError {
     /// The type of the used devices is not known.
     UnknownType,
     /// The other type has less memory than the used one.
@@ -50,7 +50,7 @@ pub enum NotComparable {
 }
 
 /// Price of usage on another type.
-pub(crate) type ComparedPrice = Result<UnitPrice, NotComparable>;
+pub(crate) type ComparedPrice = Result<UnitPrice, ComparisonError>;
 
 /// Prices of usage on other types.
 #[derive(Debug)]
@@ -87,11 +87,11 @@ impl Alternative {
     /// Formats the cost, as in `1,234.50 USD + 3.00 EUR`, or the reason in words.
     pub fn shown(&self) -> String {
         self.reason
-            .map_or_else(|| shown_costs(&self.costs, |cost| cost.total), NotComparable::words)
+            .map_or_else(|| shown_costs(&self.costs, |cost| cost.total), ComparisonError::words)
     }
 }
 
-impl NotComparable {
+impl ComparisonError {
     /// The reason in words: `less memory`.
     pub fn words(self) -> String {
         self.to_string().replace('-', " ")
@@ -124,11 +124,11 @@ fn price(
     prices: Option<&PriceBook>,
     type_name: &TypeName,
 ) -> ComparedPrice {
-    let used = sum.price_key.as_ref().ok_or(NotComparable::UnknownType)?;
+    let used = sum.price_key.as_ref().ok_or(ComparisonError::UnknownType)?;
     // A share of a device is the same share of the other one, so the memory of whole devices decides.
     let has_less = memory(type_name).zip(memory(&used.type_name)).is_some_and(|(one, of)| one < of);
     if has_less {
-        return Err(NotComparable::LessMemory);
+        return Err(ComparisonError::LessMemory);
     }
     let key = if *type_name == used.type_name {
         used.clone()
@@ -136,7 +136,7 @@ fn price(
         PriceKey { type_name: type_name.clone(), instance_type: None, ..used.clone() }
     };
     let price = prices.and_then(|prices| query.price(sum.period, &key, prices));
-    price.ok_or(NotComparable::NoPrice)
+    price.ok_or(ComparisonError::NoPrice)
 }
 
 /// Marketed memory of a type in gigabytes; `None` if the catalog does not have it.

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 use utoipa::ToSchema;
 
-use crate::compare::{Alternative, ComparedPrice, Comparison, NotComparable};
+use crate::compare::{Alternative, ComparedPrice, Comparison, ComparisonError};
 pub use crate::cost::Cost;
 use crate::cost::shown_costs;
 use crate::interval::Day;
@@ -122,7 +122,7 @@ struct CostSums(BTreeMap<Currency, BTreeMap<UsageState, ExactCost>>);
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 struct AlternativeSums {
     costs: CostSums,
-    reason: Option<NotComparable>,
+    reason: Option<ComparisonError>,
 }
 
 /// Times in the days of a range at which a price changes. A change within a day applies to the whole day, because the ledger
@@ -221,7 +221,7 @@ impl Sums {
             let added = price
                 .as_ref()
                 .map_err(|reason| *reason)
-                .and_then(|price| of.costs.add(sum, price).ok_or(NotComparable::NoPrice));
+                .and_then(|price| of.costs.add(sum, price).ok_or(ComparisonError::NoPrice));
             of.reason = of.reason.into_iter().chain(added.err()).min();
         }
     }

@@ -128,7 +128,7 @@ pub(super) async fn show(
         Ok(request) => {
             let form = CostForm::new(&request, now, visibility.nodes);
             let content = content(&site, ledger, &request, &visibility).await;
-            let budgets = BudgetView::read(&site.view, &request.query).await;
+            let budgets = BudgetView::read(&site.view, &request.query, &visibility).await;
             (form, Some(request.equal()), (content, budgets))
         }
     };

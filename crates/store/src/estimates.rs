@@ -13,12 +13,10 @@ use octavo_fleet::price::{CurrentPrices, PurchaseOption};
 use octavo_toolkit::error::chain;
 
 use super::estimate_engine::EngineEstimates;
-use super::view::FleetView;
+use super::view::{FleetView, PRICES_OUTDATED};
 
 /// Name of the engine for callers who are not allowed to see its URL.
 const ENGINE_ALIAS: &str = "the estimate engine";
-/// Message for callers who are not allowed to see why the price book cannot be read.
-pub const PRICES_OUTDATED: &str = "prices may be outdated: the price book cannot be read";
 
 type Money<'b> = (Option<&'b CurrentPrices>, PurchaseOption);
 

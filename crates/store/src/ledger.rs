@@ -255,7 +255,7 @@ fn notes(report: &CostReport, has_prices: bool) -> Vec<String> {
         ));
     }
     if !total.alternatives.is_empty() {
-        let note = "the comparison is of prices only: on another type, the same work can take more or fewer device hours";
+        let note = "the comparison considers prices only: on another type, the same work can take more or fewer device hours";
         notes.push(note.to_owned());
     }
     notes

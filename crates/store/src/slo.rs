@@ -13,8 +13,7 @@ use octavo_model::id::TypeName;
 use thiserror::Error;
 use tokio::task::spawn_blocking;
 
-use super::estimates::PRICES_OUTDATED;
-use super::view::FleetView;
+use super::view::{FleetView, PRICES_OUTDATED};
 
 /// Maximum number of profiles per row; those with the most available devices are kept.
 const MAX_PROFILES: usize = 16;

@@ -61,7 +61,7 @@ impl Stats {
         self.http_refusals.get_or_create(&[("reason", reason)]).inc();
     }
 
-    /// Counts an entry of the audit that was not stored, or not in time.
+    /// Counts an audit event that was not stored, or not in time.
     pub fn count_audit_failure(&self, reason: &'static str) {
         self.audit_failures.get_or_create(&[("reason", reason)]).inc();
     }
@@ -173,8 +173,7 @@ impl Stats {
         );
         registry.register(
             "audit_failures",
-            "Changes and refusals that are only in the log, because too many waited for the ledger (full), or that the ledger did not \
-             store in time (late)",
+            "Audit events that were dropped because the queue was full (full), and changes that were not stored within 2 s (late)",
             self.audit_failures.clone(),
         );
         registry.register(

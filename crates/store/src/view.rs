@@ -24,6 +24,11 @@ use super::ledger::{BudgetQuery, LedgerError, LedgerReader};
 use super::policies::PolicyView;
 use super::profiles::Profiles;
 
+/// Message for callers who are not allowed to see why the price book cannot be read.
+pub const PRICES_OUTDATED: &str = "prices may be outdated: the price book cannot be read";
+/// Message for callers who are not allowed to see why the budgets cannot be read.
+const BUDGETS_OUTDATED: &str = "budgets may be outdated: their file cannot be read";
+
 /// The current fleet and its changes. Cheap to clone; holding one delays no other task.
 #[derive(Debug, Clone)]
 pub struct FleetView {
@@ -139,11 +144,16 @@ impl FleetView {
         Self { budgets: budgets.map(Arc::new), ..self }
     }
 
-    /// State of the requested budgets; `None` without a ledger or budgets.
+    /// State of the requested budgets; `None` without a ledger or budgets. Notices about their file and that of the prices are limited by
+    /// the reader's visibility.
     ///
     /// # Errors
     /// Fails if the ledger cannot be read.
-    pub async fn budgets(&self, query: &BudgetQuery) -> Result<Option<BudgetReport>, LedgerError> {
+    pub async fn budgets(
+        &self,
+        query: &BudgetQuery,
+        visibility: &Visibility,
+    ) -> Result<Option<BudgetReport>, LedgerError> {
         let (Some(ledger), Some(file)) = (&self.ledger, &self.budgets) else {
             return Ok(None);
         };
@@ -152,7 +162,10 @@ impl FleetView {
         let prices = self.prices();
         let book = prices.prices.as_ref().map(|prices| &**prices.book());
         let mut report = ledger.budgets(budgets, book, self.clock.wall(self.clock.now())).await?;
-        report.notes.extend(notice.into_iter().chain(prices.notice));
+        let notices = [(notice, BUDGETS_OUTDATED), (prices.notice, PRICES_OUTDATED)];
+        for (notice, generic) in notices {
+            report.notes.extend(notice.map(|why| visibility.disclose(why, generic)));
+        }
         Ok(Some(report))
     }
 

@@ -4,6 +4,8 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use octavo_database::DatabaseError;
+use octavo_fleet::access::Visibility;
 use octavo_fleet::budget::BudgetScope;
 use octavo_ledger::budget::BudgetReport;
 use octavo_store::ledger::BudgetQuery;
@@ -14,11 +16,13 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{MissedTickBehavior, interval, timeout};
 use tracing::error;
 
 /// Interval of reading the ledger.
 const INTERVAL: Duration = Duration::from_mins(1);
+/// Time limit of reading the ledger.
+const READ_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// State of the budgets for scrapes, which cannot read the ledger themselves. Clones share it.
 #[derive(Debug, Clone, Default)]
@@ -46,10 +50,12 @@ impl BudgetMonitor {
     pub async fn run(self) {
         let mut times = interval(INTERVAL);
         times.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let (query, visibility) = (BudgetQuery::default(), Visibility::everything());
         let mut is_failing = false;
         loop {
             times.tick().await;
-            let report = self.view.budgets(&BudgetQuery::default()).await;
+            let report = timeout(READ_TIMEOUT, self.view.budgets(&query, &visibility)).await;
+            let report = report.unwrap_or(Err(DatabaseError::Timeout(READ_TIMEOUT).into()));
             let report = report.unwrap_or_else(|error| {
                 if !std::mem::replace(&mut is_failing, true) {
                     error!(error = %chain(&error), "budgets have no metrics until the ledger can be read");

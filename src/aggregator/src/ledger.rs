@@ -9,7 +9,7 @@
 //!
 //! `run` starts it if enabled. Changes of allocations are recorded within a second, and all nodes before each write. While the
 //! database cannot be written, the intervals remain in memory up to a limit. Usage beyond the limit, and usage that a killed
-//! aggregator had not written, is recorded as a gap. Events of the audit are written immediately.
+//! aggregator had not written, is recorded as a gap. Audit events are written immediately.
 
 mod audit;
 mod export;
@@ -25,13 +25,13 @@ use jiff::Timestamp;
 use octavo_access::audit::AuditQueue;
 use octavo_database::{DatabaseError, DatabaseUrl, LedgerWriter};
 use octavo_kube::cluster::WatchedCluster;
-use octavo_ledger::{Day, Interval, MAX_BRIDGED_SECONDS, Recorder};
+use octavo_ledger::{Day, Interval, MAX_PAST_SECONDS, Recorder};
 use octavo_store::fleet::{Fleet, Node};
 use octavo_store::view::FleetView;
 use octavo_toolkit::error::chain;
 use tokio::sync::{Notify, watch};
 use tokio::task::yield_now;
-use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
+use tokio::time::{Instant, Interval as Timer, MissedTickBehavior, interval, sleep, timeout};
 use tracing::{error, info, warn};
 
 use self::audit::PendingRecords;
@@ -50,9 +50,11 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 const MAX_SILENT_DAYS: i32 = 30;
 /// Interval of closing days and deleting old intervals.
 const MAINTENANCE_INTERVAL: Duration = Duration::from_hours(1);
+/// Time limit of closing days and deleting old intervals, which delays the recording.
+const MAINTENANCE_TIMEOUT: Duration = Duration::from_mins(5);
 /// Maximum number of intervals that wait for the database. Beyond it, nothing is recorded until it can be written.
 const MAX_WAITING: usize = 500_000;
-/// Time limit for events of the audit at shutdown; slightly more than that of the last changes.
+/// Time limit for audit events at shutdown; slightly more than that of the last changes.
 const DRAIN_TIMEOUT: Duration = Duration::from_millis(4700);
 /// Nodes that are read before other tasks of the thread run.
 const NODES_PER_BATCH: usize = 50;
@@ -82,6 +84,8 @@ struct Recording<'a> {
     /// False if the clock may be wrong.
     may_delete: bool,
     is_failing: bool,
+    /// True after a failure to append to the audit trail; independent of the usage.
+    is_audit_failing: bool,
 }
 
 impl LedgerRecorder {
@@ -189,6 +193,7 @@ impl<'a> Recording<'a> {
             logged: None,
             may_delete,
             is_failing: false,
+            is_audit_failing: false,
         }
     }
 
@@ -218,12 +223,25 @@ impl<'a> Recording<'a> {
         }
         self.observe_all().await;
         self.write().await;
-        let drain = async {
-            while self.audit.receive().await {
-                self.append().await;
+        let _ended = timeout(DRAIN_TIMEOUT, self.drain(&mut scans)).await;
+    }
+
+    /// Appends the remaining events until their senders have ended, and repeats a failed attempt at the next of `retries`.
+    async fn drain(&mut self, retries: &mut Timer) {
+        let nodes: Vec<Arc<Node>> = self.fleet.nodes.iter().cloned().collect();
+        loop {
+            let has_events = !self.audit.is_empty()
+                || self.audit.take_changes(&nodes, self.task.view.clock())
+                || self.audit.receive().await;
+            if !has_events {
+                return;
             }
-        };
-        let _ended = timeout(DRAIN_TIMEOUT, drain).await;
+            if !self.append().await {
+                // The interval can be overdue, and must not repeat the attempt immediately.
+                retries.reset();
+                retries.tick().await;
+            }
+        }
     }
 
     /// Records the nodes whose reports have changed.
@@ -232,7 +250,12 @@ impl<'a> Recording<'a> {
         let before = std::mem::replace(&mut self.fleet, fleet.clone());
         let changed: Vec<Arc<Node>> = fleet.since(&before).changed.into_iter().cloned().collect();
         self.observe(&changed).await;
-        self.record_changes(&changed).await;
+        let nodes = if self.audit.has_untaken_nodes() {
+            self.fleet.nodes.iter().cloned().collect()
+        } else {
+            changed
+        };
+        self.record_changes(&nodes).await;
     }
 
     /// Records all nodes, also those whose Node or pods have changed.
@@ -242,7 +265,7 @@ impl<'a> Recording<'a> {
         self.observe(&nodes).await;
         self.audit.retain(&nodes);
         self.record_changes(&nodes).await;
-        self.recorder.forget(self.task.now().saturating_sub(MAX_BRIDGED_SECONDS));
+        self.recorder.forget(self.task.now().saturating_sub(MAX_PAST_SECONDS));
     }
 
     async fn observe(&mut self, nodes: &[Arc<Node>]) {
@@ -265,30 +288,37 @@ impl<'a> Recording<'a> {
                 let at = clock.wall(node.freshness.confirmed()).as_second();
                 let bound = node.freshness.bound().as_secs();
                 let max_silence = i64::try_from(bound).unwrap_or(i64::MAX);
-                let states = device_states(node, node.usage_by_pod().as_ref(), directory);
-                let past = past_states(node, directory);
-                self.recorder.observe_with_past(&node.name, at, max_silence, past, states);
+                let mut history = past_states(node, directory);
+                history.push((at, device_states(node, node.usage_by_pod().as_ref(), directory)));
+                self.recorder.observe_history(&node.name, max_silence, history);
             }
             yield_now().await;
         }
     }
 
-    /// Appends the changes of layouts on these nodes to the audit.
+    /// Appends the changes of layouts on these nodes to the audit trail, up to a limit. Then the next scan continues.
     async fn record_changes(&mut self, nodes: &[Arc<Node>]) {
         if self.audit.take_changes(nodes, self.task.view.clock()) {
             self.append().await;
         }
     }
 
-    /// Appends the pending events to the audit. After a failure, `write` repeats it.
-    async fn append(&mut self) {
-        let result = timeout(WRITE_TIMEOUT, self.writer.append(self.audit.records())).await;
-        let result = result.unwrap_or(Err(DatabaseError::Timeout(WRITE_TIMEOUT)));
-        if let Ok(chain) = &result {
-            self.audit.confirm();
-            self.task.metrics.set_audit_end(chain.seq);
+    /// Appends the pending events to the audit trail, and returns whether all of them are stored. After a failure, `write` and `drain`
+    /// repeat it.
+    async fn append(&mut self) -> bool {
+        while !self.audit.is_empty() {
+            let result = timeout(WRITE_TIMEOUT, self.writer.append(self.audit.chunk())).await;
+            let result = result.unwrap_or(Err(DatabaseError::Timeout(WRITE_TIMEOUT)));
+            if let Ok(chain) = &result {
+                self.audit.confirm_chunk();
+                self.task.metrics.set_audit_end(chain.seq);
+            }
+            self.log_append(result.err());
+            if self.is_audit_failing {
+                return false;
+            }
         }
-        self.log_result(result.map(|_| self.task.now()));
+        true
     }
 
     async fn write(&mut self) {
@@ -324,19 +354,35 @@ impl<'a> Recording<'a> {
             let database = self.writer.database();
             Ok((database.bytes().await?, database.audit_end().await?))
         };
-        let result = maintenance.await;
+        let result = timeout(MAINTENANCE_TIMEOUT, maintenance).await;
+        let result = result.unwrap_or(Err(DatabaseError::Timeout(MAINTENANCE_TIMEOUT)));
         if let Ok((bytes, end)) = &result {
             self.task.metrics.set_bytes(*bytes);
             self.task.metrics.set_audit_end(end.seq);
             self.task.closed.notify_one();
             if self.logged.replace(today) != Some(today) {
-                info!(target: "octavo::audit", seq = end.seq, hash = end.hash, "end of the audit");
+                info!(target: "octavo::audit", seq = end.seq, hash = end.hash, "last audit entry");
             }
         }
         self.log_result(result.map(|_| self.task.now()));
     }
 
-    /// Logs the first of several failures, and the end of them.
+    /// Logs the first of several failures to append to the audit trail, and the end of them.
+    fn log_append(&mut self, failure: Option<DatabaseError>) {
+        let was_failing = std::mem::replace(&mut self.is_audit_failing, failure.is_some());
+        match failure {
+            None if was_failing => info!("the audit trail can be written again"),
+            None => {}
+            Some(error) => {
+                self.task.metrics.count_failure();
+                if !was_failing {
+                    error!(error = %chain(&error), "audit events wait in memory until the ledger can be written");
+                }
+            }
+        }
+    }
+
+    /// Logs the first of several failures to store usage, and the end of them.
     fn log_result(&mut self, result: Result<i64, DatabaseError>) {
         match result {
             Ok(now) => {

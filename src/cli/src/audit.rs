@@ -1,10 +1,10 @@
-//! `octavo audit`: exports the audit of the aggregator, and verifies an export without it.
+//! `octavo audit`: exports the audit trail of the aggregator, and verifies an export without it.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 
 use octavo_client::{Client, RequestPath};
-use octavo_ledger::audit::{ChainSummary, Verifier};
+use octavo_ledger::audit::{ChainSummary, ChainVerifier};
 
 use super::output;
 use super::{CliError, Report, input, printable};
@@ -27,13 +27,16 @@ pub(super) async fn export(settings: &AuditExportSettings) -> Result<Report, Cli
 pub(super) fn verify(settings: &AuditVerifySettings) -> Result<Report, CliError> {
     let file = settings.file.input();
     let place = input::place(file);
-    let failed =
-        |source: io::Error| CliError::Read { what: "an audit", place: place.clone(), source };
+    let failed = |source: io::Error| CliError::Read {
+        what: "an audit export",
+        place: place.clone(),
+        source,
+    };
     let mut reader: Box<dyn BufRead> = match file {
         Input::Stdin => Box::new(io::stdin().lock()),
         Input::File(path) => Box::new(BufReader::new(File::open(path).map_err(failed)?)),
     };
-    let mut verifier = Verifier::new(settings.hash.clone());
+    let mut verifier = ChainVerifier::new(settings.hash.clone());
     let mut number = 0_u64;
     while let Some(line) = next_line(&mut reader).map_err(failed)? {
         number = number.saturating_add(1);

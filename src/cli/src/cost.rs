@@ -99,7 +99,7 @@ fn table(report: &CostReport, settings: &CostSettings, colors: Colors) -> String
     let total = total.map(|(at, _)| if at == 0 { "TOTAL" } else { "" }.to_owned()).collect();
     let rows = rows.chain([row(total, &report.total)]);
     let compared = report.total.alternatives.iter();
-    let compared: Vec<String> = compared.map(|one| format!("ON {}", one.type_name)).collect();
+    let compared: Vec<String> = compared.map(|one| format!("COST ON {}", one.type_name)).collect();
     let compared: Vec<&str> = compared.iter().map(String::as_str).collect();
     text::table(&[&names, &COLUMNS, &compared], rows, settings.headers, colors)
 }

@@ -192,7 +192,7 @@ pub enum Command {
     /// Report device hours and cost over a time
     #[command(after_long_help = include_str!("../help/cost.txt"))]
     Cost(CostSettings),
-    /// Export and verify the audit of usage, changes and refusals
+    /// Export and verify the audit trail of usage and changes
     #[command(subcommand, after_long_help = include_str!("../help/audit.txt"))]
     Audit(AuditCommand),
     /// Validate with pods that accelerators of nodes can be allocated

@@ -116,7 +116,7 @@ async fn life(ledger: &str, directory: &TempDir) {
     // A killed aggregator has stored what it shows, and appends nothing twice.
     aggregator.kill();
     aggregator.restart();
-    let noted = aggregator.expect_log("end of the audit");
+    let noted = aggregator.expect_log("last audit entry");
     let noted = noted.split("hash=").nth(1).unwrap().trim_matches('"').to_owned();
     is_refused(&api).await;
     entries(&api, "refusal", 2).await;
@@ -143,7 +143,7 @@ async fn life(ledger: &str, directory: &TempDir) {
     let later = octavo(&["audit", "export", &server, "--from", &tomorrow.to_string()]);
     assert!(later.status.success() && later.stdout.is_empty(), "{later:?}");
     let metrics = api.get("/metrics").await.body;
-    assert!(metrics.contains("octavo_audit_entries 3\n"), "{metrics}");
+    assert!(metrics.contains("octavo_ledger_audit_last_entry 3\n"), "{metrics}");
 }
 
 #[tokio::test]

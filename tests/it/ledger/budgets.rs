@@ -124,7 +124,7 @@ async fn budgets_have_cost_forecast_state_and_metrics() {
     }
     let (_, table, _) = cost(&aggregator, &["budgets"]);
     let lines: Vec<&str> = table.lines().collect();
-    assert!(lines[0].starts_with("NAME"), "{table}");
+    assert!(lines[0].starts_with("SCOPE"), "{table}");
     assert!(lines[1].starts_with("namespace team-a  1,000,000.00 EUR"), "{table}");
     assert!(lines[1].ends_with("ok") && lines[2].ends_with(state), "{table}");
 }
@@ -134,7 +134,7 @@ async fn reader_of_one_namespace_sees_its_budget_only() {
     let files = TempDir::new().unwrap();
     let aggregator = aggregator(&files).await;
     let (_, names, _) = cost(&aggregator, &["budgets", "-n", "team-b", "-o", "name"]);
-    assert_eq!(names, "namespace team-b\n");
+    assert_eq!(names, "namespace/team-b\n");
     let api = Api::at(aggregator.http);
     let page = api.get("/cost?namespace=team-b").await.body;
     let (_, budgets) = page.split_once("id=\"budgets\"").unwrap();
@@ -142,7 +142,7 @@ async fn reader_of_one_namespace_sees_its_budget_only() {
     let answer = api.get("/api/v1/cost/budgets?team=vision").await;
     assert_eq!(answer.status, 400, "{}", answer.body);
     let (is_success, table, notes) = cost(&aggregator, &["budgets", "--namespace=other"]);
-    assert!(is_success && table.is_empty() && notes.contains("there is no budget"), "{notes}");
+    assert!(is_success && table.is_empty() && notes.contains("no budgets found"), "{notes}");
 }
 
 #[tokio::test]
@@ -167,11 +167,11 @@ async fn command_compares_a_workload_with_other_types() {
     let request = ["--workload=team-a/Pod/train", "--from", &first, compare];
     let (_, table, notes) = cost(&aggregator, &request);
     let lines: Vec<&str> = table.lines().collect();
-    assert!(lines[0].contains("ON nvidia-h200-141gb  ON nvidia-t4-16gb"), "{table}");
+    assert!(lines[0].contains("COST ON nvidia-h200-141gb  COST ON nvidia-t4-16gb"), "{table}");
     let total = lines.last().unwrap();
     assert!(total.contains("108.00 EUR") && total.contains("300.00 EUR"), "{table}");
     assert!(total.contains("less memory") && total.ends_with("no price"), "{table}");
-    assert!(notes.contains("the comparison is of prices only"), "{notes}");
+    assert!(notes.contains("the comparison considers prices only"), "{notes}");
     let (is_success, _, error) = cost(&aggregator, &["--compare=nvidia-h2200-141gb"]);
     assert!(!is_success && error.contains("did you mean nvidia-h200-141gb?"), "{error}");
 }

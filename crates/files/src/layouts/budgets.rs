@@ -9,13 +9,11 @@ use octavo_model::source_position::SourcePosition;
 use super::error::{LayoutError, LayoutProblem};
 use super::findings::{Findings, Mapping, MappingShape};
 use super::node::YamlNode;
-use super::prices::{label_value, optional, text, value};
+use super::prices::{label_text, optional, text, value};
 use super::{expect_header, parse_file};
 
-const FILE: MappingShape = MappingShape {
-    what: "a file of budgets",
-    keys: &["apiVersion", "kind", "currency", "budgets"],
-};
+const FILE: MappingShape =
+    MappingShape { what: "a budget file", keys: &["apiVersion", "kind", "currency", "budgets"] };
 
 const BUDGET: MappingShape =
     MappingShape { what: "a budget", keys: &["namespace", "team", "amount", "currency"] };
@@ -25,15 +23,15 @@ const EXAMPLE: &str = "\"budgets: [{namespace: team-a, amount: \\\"5000\\\"}]\""
 /// Maximum number of budgets in a file.
 const MAX_BUDGETS: usize = 2000;
 
-/// Digits of the largest amount, including decimals.
-const MAX_AMOUNT_DIGITS: usize = 15;
+/// Maximum length of an amount in characters.
+const MAX_AMOUNT_CHARACTERS: usize = 15;
 
-/// Parses a file of budgets.
+/// Parses a budget file.
 ///
 /// # Errors
 /// Returns all errors in the order of the file.
 pub fn parse(text: &str) -> Result<Vec<Budget>, Vec<LayoutError>> {
-    parse_file(text, FILE, LayoutProblem::NotBudgets, read)
+    parse_file(text, FILE, LayoutProblem::NotABudgetFile, read)
 }
 
 fn read(file: Mapping<'_>, findings: &mut Findings) -> Option<Vec<Budget>> {
@@ -74,8 +72,14 @@ fn read_budget(
 }
 
 fn scope(budget: Mapping<'_>, findings: &mut Findings) -> Option<BudgetScope> {
-    let namespace = optional(budget, "namespace", findings, label_value).ok()?;
-    let team = optional(budget, "team", findings, label_value).ok()?;
+    let namespace = optional(budget, "namespace", findings, |node, what, findings| {
+        label_text(node, what, "the name of a namespace", findings)
+    });
+    let namespace = namespace.ok()?;
+    let team = optional(budget, "team", findings, |node, what, findings| {
+        label_text(node, what, "a value of a pod label", findings)
+    });
+    let team = team.ok()?;
     match (namespace, team) {
         (Some(namespace), None) => Some(BudgetScope::Namespace(namespace)),
         (None, Some(team)) => Some(BudgetScope::Team(team)),
@@ -89,11 +93,16 @@ fn scope(budget: Mapping<'_>, findings: &mut Findings) -> Option<BudgetScope> {
 fn amount(node: &YamlNode, findings: &mut Findings) -> Option<Amount> {
     let text = text(node, "amount", findings)?;
     let is_plain = |text: &&str| {
-        text.len() <= MAX_AMOUNT_DIGITS && text.bytes().all(|b| b.is_ascii_digit() || b == b'.')
+        text.len() <= MAX_AMOUNT_CHARACTERS && text.bytes().all(|b| b.is_ascii_digit() || b == b'.')
     };
     let amount = Some(text).filter(is_plain).and_then(|text| text.to_owned().try_into().ok());
     let amount = amount.filter(|amount| *amount > Amount::ZERO);
-    findings.expect(amount, node, "amount", "a number greater than 0, such as \"5000\"")
+    findings.expect(
+        amount,
+        node,
+        "amount",
+        "a number greater than 0 with at most 15 characters, such as \"5000\"",
+    )
 }
 
 #[cfg(test)]
@@ -124,7 +133,8 @@ mod tests {
         let text = format!(
             "{HEAD}currency: USD\nbudgets:\n- {{namespace: a, amount: 1}}\n- {{namespace: a, amount: 2}}\n\
              - {{namespace: a, team: b, amount: 1}}\n- {{amount: 0}}\n- {{team: b, amuont: 1}}\n\
-             - {{team: c, amount: -5}}\n- {{team: d, amount: 1e5, currency: euro}}\n- {{team: [], amount: 1}}\n"
+             - {{team: c, amount: -5}}\n- {{team: d, amount: 1e5, currency: euro}}\n- {{team: [], amount: 1}}\n\
+             - {{namespace: a/b, amount: 1}}\n- {{team: a/b, amount: 1}}\n- {{team: e, amount: \"1000000000000000\"}}\n"
         );
         assert_eq!(
             complaints(&text),
@@ -132,16 +142,19 @@ mod tests {
                 "6:3: duplicate value namespace a, first at 5:3",
                 "7:3: a budget is for either a namespace or a team: set one of \"namespace\" and \"team\"",
                 "8:3: a budget is for either a namespace or a team: set one of \"namespace\" and \"team\"",
-                "8:12: amount must be a number greater than 0, such as \"5000\", not 0",
+                "8:12: amount must be a number greater than 0 with at most 15 characters, such as \"5000\", not 0",
                 "9:3: a budget needs \"amount\": \"amount: \\\"5000\\\"\"",
                 "9:13: unknown key \"amuont\" in a budget; did you mean \"amount\"?",
-                "10:21: amount must be a number greater than 0, such as \"5000\", not -5",
-                "11:21: amount must be a number greater than 0, such as \"5000\", not 1e5",
+                "10:21: amount must be a number greater than 0 with at most 15 characters, such as \"5000\", not -5",
+                "11:21: amount must be a number greater than 0 with at most 15 characters, such as \"5000\", not 1e5",
                 "11:36: \"euro\" is not a currency: use three capital letters, such as USD",
                 "12:10: team must be a string, not a list",
+                "13:15: namespace must be the name of a namespace, not a/b",
+                "14:10: team must be a value of a pod label, not a/b",
+                "15:21: amount must be a number greater than 0 with at most 15 characters, such as \"5000\", not the string \"1000000000000000\"",
             ]
         );
-        assert!(complaints("")[0].contains("this is not a file of budgets"));
+        assert!(complaints("")[0].contains("this is not a budget file"));
         assert!(complaints(&format!("{HEAD}budgets: []\n"))[0].contains("currency"));
     }
 }

@@ -146,11 +146,11 @@ pub enum LayoutProblem {
         "this is not a price book: expected \"apiVersion: octavo.dev/v1\" and \"kind: PriceBook\""
     )]
     NotAPriceBook,
-    /// The file has no budgets.
+    /// The file is not a budget file.
     #[error(
-        "this is not a file of budgets: expected \"apiVersion: octavo.dev/v1\" and \"kind: Budgets\""
+        "this is not a budget file: expected \"apiVersion: octavo.dev/v1\" and \"kind: Budgets\""
     )]
-    NotBudgets,
+    NotABudgetFile,
     /// A budget without a scope, or with two.
     #[error("a budget is for either a namespace or a team: set one of \"namespace\" and \"team\"")]
     BudgetScope,

@@ -165,14 +165,20 @@ fn time(node: &YamlNode, what: &'static str, findings: &mut Findings) -> Option<
     findings.accept(parse_time(text), node.position)
 }
 
-pub(super) fn label_value(
+fn label_value(node: &YamlNode, what: &'static str, findings: &mut Findings) -> Option<String> {
+    label_text(node, what, "a value of a node label", findings)
+}
+
+/// Parses a text that is valid as the value of a label. `expected` describes it in the error message.
+pub(super) fn label_text(
     node: &YamlNode,
     what: &'static str,
+    expected: &'static str,
     findings: &mut Findings,
 ) -> Option<String> {
     let text = text(node, what, findings)?;
     let text = Some(text).filter(|text| is_label_value(text));
-    findings.expect(text, node, what, "a value of a node label").map(str::to_owned)
+    findings.expect(text, node, what, expected).map(str::to_owned)
 }
 
 /// Parses a value whose error message is self-explanatory.

@@ -7,11 +7,11 @@ use serde::Serialize;
 use super::{AuditEvent, AuditRecord};
 
 /// Previous hash of the first entry.
-pub const FIRST_PREVIOUS: &str = "0000000000000000000000000000000000000000000000000000000000000000";
+pub const ZERO_HASH: &str = "0000000000000000000000000000000000000000000000000000000000000000";
 
-/// End of a chain, to which entries are appended.
+/// Head of a chain: its last entry, to which the next one is linked.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Chain {
+pub struct ChainHead {
     /// Number of the last entry; 0 if the chain is empty.
     pub seq: i64,
     /// Hash of the last entry.
@@ -31,7 +31,7 @@ pub struct AuditEntry {
 
 /// An entry in the order of its fields in JSON.
 #[derive(Serialize)]
-struct Fields<'a> {
+struct EntryFields<'a> {
     seq: i64,
     time: Timestamp,
     previous: &'a str,
@@ -39,13 +39,13 @@ struct Fields<'a> {
     event: &'a AuditEvent,
 }
 
-impl Default for Chain {
+impl Default for ChainHead {
     fn default() -> Self {
-        Self { seq: 0, hash: FIRST_PREVIOUS.to_owned() }
+        Self { seq: 0, hash: ZERO_HASH.to_owned() }
     }
 }
 
-impl Chain {
+impl ChainHead {
     /// Appends an event.
     ///
     /// # Errors
@@ -54,7 +54,7 @@ impl Chain {
         let AuditRecord { time, event, .. } = record;
         let seq = self.seq.saturating_add(1);
         let text =
-            serde_json::to_string(&Fields { seq, time: *time, previous: &self.hash, event })?;
+            serde_json::to_string(&EntryFields { seq, time: *time, previous: &self.hash, event })?;
         let hash = sha256(&[&self.hash, &text]);
         *self = Self { seq, hash: hash.clone() };
         Ok(AuditEntry { seq, text, hash })

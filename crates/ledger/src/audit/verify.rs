@@ -4,11 +4,11 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use thiserror::Error;
 
-use super::chain::{AFTER_HASH, BEFORE_HASH, FIRST_PREVIOUS, sha256};
+use super::chain::{AFTER_HASH, BEFORE_HASH, ZERO_HASH, sha256};
 
 /// Verifies the lines of an export, which can be larger than the memory.
 #[derive(Debug, Clone, Default)]
-pub struct Verifier {
+pub struct ChainVerifier {
     summary: Option<ChainSummary>,
     /// Hash that was noted earlier, until an entry has it.
     missing: Option<String>,
@@ -31,7 +31,7 @@ pub struct ChainSummary {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ChainError {
     /// The line is not an entry.
-    #[error("not an entry of the audit with its hash; export it again without filters")]
+    #[error("not an audit entry with its hash; export it again without filters")]
     NotAnEntry,
     /// The text of the entry is not the one that was hashed.
     #[error("the entry or its hash was changed: the SHA-256 of entry {0} is {1}")]
@@ -48,12 +48,12 @@ pub enum ChainError {
     },
     /// The entry follows another entry than the one before it.
     #[error(
-        "entry {0} follows an entry with the hash {1}, which the line before does not have: that line was replaced"
+        "entry {0} names {1} as the previous hash, but the line before has another hash: one of the two was replaced"
     )]
     Unlinked(i64, String),
     /// No entry has the noted hash.
     #[error(
-        "no entry has the hash {0}: entries were removed from the end, or the chain was written again"
+        "no entry has the hash {0}: the export does not reach that entry, entries were removed, or the chain was rewritten"
     )]
     HashMissing(String),
     /// There are no entries.
@@ -69,7 +69,7 @@ struct Header {
     previous: String,
 }
 
-impl Verifier {
+impl ChainVerifier {
     /// Creates a verifier. If `noted` is given, an entry must have this hash.
     pub fn new(noted: Option<String>) -> Self {
         Self { summary: None, missing: noted }
@@ -91,7 +91,7 @@ impl Verifier {
         }
         let last = self.summary.as_ref();
         let expected = last.map(|last| (last.last.0.saturating_add(1), last.hash.as_str()));
-        let expected = expected.or_else(|| (seq <= 1).then_some((1, FIRST_PREVIOUS)));
+        let expected = expected.or_else(|| (seq <= 1).then_some((1, ZERO_HASH)));
         match expected {
             Some((expected, _)) if seq != expected => {
                 return Err(ChainError::Misplaced { expected, found: seq });

@@ -4,8 +4,8 @@ use jiff::Timestamp;
 use proptest::prelude::*;
 
 use crate::audit::{
-    AuditEvent, AuditRecord, Chain, ChainError, ChainSummary, FIRST_PREVIOUS, RefusalEvent,
-    Verifier, export_line, sha256,
+    AuditEvent, AuditRecord, ChainError, ChainHead, ChainSummary, ChainVerifier, RefusalEvent,
+    ZERO_HASH, export_line, sha256,
 };
 
 fn record(number: i64, object: &str) -> AuditRecord {
@@ -25,14 +25,14 @@ fn record(number: i64, object: &str) -> AuditRecord {
 
 /// Lines of a chain.
 fn lines(objects: &[String]) -> Vec<String> {
-    let mut chain = Chain::default();
+    let mut head = ChainHead::default();
     let numbered = (1_i64..).zip(objects);
-    let entries = numbered.map(|(number, object)| chain.append(&record(number, object)).unwrap());
+    let entries = numbered.map(|(number, object)| head.append(&record(number, object)).unwrap());
     entries.map(|entry| export_line(&entry.text, &entry.hash)).collect()
 }
 
 fn verify(lines: &[String], noted: Option<String>) -> Result<ChainSummary, ChainError> {
-    let mut verifier = Verifier::new(noted);
+    let mut verifier = ChainVerifier::new(noted);
     for line in lines {
         verifier.verify_line(line)?;
     }
@@ -70,11 +70,11 @@ fn tampering() -> impl Strategy<Value = Tampering> {
 
 /// Links new entries to the entries before them, with correct hashes.
 fn forge(lines: &mut [String], from: usize, until: usize) {
-    let mut chain = Chain::default();
+    let mut head = ChainHead::default();
     for (number, line) in (1_i64..).zip(lines.iter_mut().take(until)) {
         let at = usize::try_from(number).unwrap() - 1;
         let object = if at < from { format!("/{at}") } else { "/forged".to_owned() };
-        let entry = chain.append(&record(number, &object)).unwrap();
+        let entry = head.append(&record(number, &object)).unwrap();
         if at >= from {
             *line = export_line(&entry.text, &entry.hash);
         }
@@ -129,10 +129,10 @@ proptest! {
 fn entry_has_documented_format_and_hash() {
     let all = lines(&["/nodes".to_owned(), "/usage".to_owned()]);
     let text = format!(
-        "{{\"seq\":1,\"time\":\"2027-01-15T08:00:01Z\",\"previous\":\"{FIRST_PREVIOUS}\",\"kind\":\"refusal\",\
+        "{{\"seq\":1,\"time\":\"2027-01-15T08:00:01Z\",\"previous\":\"{ZERO_HASH}\",\"kind\":\"refusal\",\
          \"user\":\"ada\",\"peer\":\"192.0.2.1\",\"verb\":\"GET\",\"object\":\"/nodes\",\"reason\":\"not allowed\",\"omitted\":0}}"
     );
-    let hash = sha256(&[FIRST_PREVIOUS, &text]);
+    let hash = sha256(&[ZERO_HASH, &text]);
     assert_eq!(all[0], export_line(&text, &hash));
     assert!(
         all[1].contains(&format!(
@@ -158,8 +158,8 @@ fn error_names_the_reason() {
     let removed = broken(&|lines| drop(lines.remove(1)));
     assert!(removed.contains("entry 2 is expected, but this is entry 3"), "{removed}");
     let replaced = broken(&|lines| forge(lines, 1, 2));
-    assert!(replaced.contains("entry 3 follows an entry with the hash"), "{replaced}");
+    assert!(replaced.contains("entry 3 names"), "{replaced}");
     let cut = verify(&original[..3], Some(verify(&original, None).unwrap().hash)).unwrap_err();
-    assert!(cut.to_string().contains("removed from the end"), "{cut}");
+    assert!(cut.to_string().contains("entries were removed"), "{cut}");
     assert_eq!(verify(&[], None).unwrap_err(), ChainError::Empty);
 }

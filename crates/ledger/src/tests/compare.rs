@@ -5,7 +5,7 @@ use octavo_fleet::price::{PriceBook, PriceEntry, PriceKey, PurchaseOption, Valid
 use octavo_model::source_position::SourcePosition;
 use proptest::prelude::*;
 
-use crate::compare::{NotComparable, compared_type};
+use crate::compare::{ComparisonError, compared_type};
 use crate::csv::to_csv;
 use crate::report::{CostReport, price_changes, report};
 use crate::{Day, Dimension, PPM, UsageQuery, UsageState, UsageSum};
@@ -83,7 +83,7 @@ fn shown(report: &CostReport) -> Vec<String> {
                 let costs =
                     one.costs.iter().map(|cost| format!("{} {}", cost.total, cost.currency));
                 let costs: Vec<String> =
-                    costs.chain(one.reason.map(NotComparable::words)).collect();
+                    costs.chain(one.reason.map(ComparisonError::words)).collect();
                 costs.join(" + ")
             })
             .collect();

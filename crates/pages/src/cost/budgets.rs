@@ -1,5 +1,6 @@
 //! Budgets of this month on the page of cost.
 
+use octavo_fleet::access::Visibility;
 use octavo_fleet::price::Amount;
 use octavo_ledger::Dimension;
 use octavo_ledger::budget::{BudgetReport, BudgetStatus};
@@ -29,11 +30,15 @@ pub(super) struct BudgetRow {
 impl BudgetView {
     /// The budgets that belong to the usage of a query: with a namespace, only that of the namespace. `None` if there are none. A ledger
     /// that cannot be read is reported by the usage.
-    pub(super) async fn read(view: &FleetView, query: &CostQuery) -> Option<Self> {
+    pub(super) async fn read(
+        view: &FleetView,
+        query: &CostQuery,
+        visibility: &Visibility,
+    ) -> Option<Self> {
         let filters = &query.usage.filters;
         let namespace = filters.iter().find(|(dimension, _)| *dimension == Dimension::Namespace);
         let query = BudgetQuery { namespace: namespace.map(|(_, name)| name.clone()) };
-        let report = view.budgets(&query).await.ok().flatten();
+        let report = view.budgets(&query, visibility).await.ok().flatten();
         report.filter(|report| !report.items.is_empty()).map(Self::new)
     }
 
@@ -53,7 +58,7 @@ impl BudgetRow {
             name: printable(&item.scope.to_string()),
             amount: shown(item.amount),
             spent: shown(item.spent),
-            forecast: item.forecast.map_or_else(|| "-".to_owned(), shown),
+            forecast: item.forecast.map_or_else(|| "unknown".to_owned(), shown),
             badge: device_state(item.state.into(), item.state.tone()),
         }
     }

@@ -95,13 +95,15 @@ struct Site {
     ledger: Option<LedgerReader>,
     has_prices: bool,
     budgets: Option<&'static str>,
+    /// Content of the file of budgets after it was opened.
+    replaced_budgets: Option<&'static str>,
 }
 
 impl Site {
     async fn new(intervals: &[Interval]) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let ledger = Some(write(directory.path(), intervals).await);
-        Self { directory, ledger, has_prices: true, budgets: None }
+        Self { directory, ledger, has_prices: true, budgets: None, replaced_budgets: None }
     }
 
     async fn get(&self, path: &str, visibility: Visibility) -> (StatusCode, String) {
@@ -116,6 +118,9 @@ impl Site {
             let budgets = self.directory.path().join("budgets.yaml");
             fs::write(&budgets, text).unwrap();
             view = view.with_budgets(Some(BudgetFile::open(&budgets).unwrap()));
+            if let Some(text) = self.replaced_budgets {
+                fs::write(&budgets, text).unwrap();
+            }
         }
         let mut request = Request::get(path).body(Body::empty()).unwrap();
         request.extensions_mut().insert(visibility);
@@ -222,7 +227,7 @@ async fn compared_types_have_a_column_with_the_cost_or_the_reason() {
     let first = row(&page, "cost-0");
     assert!(first.ends_with("| 40.00 EUR | 105.00 EUR | no price | less memory"), "{first}");
     assert!(page.contains(">Cost on NVIDIA L40S 48 GB</th>"), "{page}");
-    assert!(page.contains("Note: the comparison is of prices only"), "{page}");
+    assert!(page.contains("Note: the comparison considers prices only"), "{page}");
     let flags = format!("octavo cost --{TIME} --{types} --by=namespace").replace('&', " --");
     assert!(page.contains(&flags), "{flags}: {page}");
     let file = site.page(&format!("/cost.csv?{TIME}&{types}")).await;
@@ -257,7 +262,8 @@ async fn budgets_are_shown_and_only_that_of_the_namespace() {
 #[tokio::test]
 async fn missing_ledger_and_its_setting_are_explained() {
     let directory = tempfile::tempdir().unwrap();
-    let site = Site { directory, ledger: None, has_prices: false, budgets: None };
+    let site =
+        Site { directory, ledger: None, has_prices: false, budgets: None, replaced_budgets: None };
     for path in ["/cost", "/cost.csv"] {
         let (status, page) = site.get(path, Visibility::everything()).await;
         assert_eq!(status, StatusCode::NOT_FOUND);
@@ -321,6 +327,24 @@ async fn usage_by_node_requires_the_permission_to_list_nodes() {
     let (status, page) = site.get(&format!("/cost?{TIME}"), without_nodes()).await;
     assert_eq!(status, StatusCode::OK);
     assert!(!page.contains("gpu-07") && !page.contains("value=\"node\""), "{page}");
+}
+
+#[tokio::test]
+async fn invalid_file_of_budgets_is_described_only_with_the_permission_to_list_nodes() {
+    let mut site = Site::new(&usage()).await;
+    site.budgets = Some(
+        "apiVersion: octavo.dev/v1\nkind: Budgets\ncurrency: EUR\nbudgets:\n\
+         - {namespace: team-a, amount: 500000}\n",
+    );
+    site.replaced_budgets = Some("kind: Secret\n");
+    let page = site.page(&format!("/cost?{TIME}")).await;
+    assert!(page.contains("500,000.00 EUR"), "{page}");
+    assert!(page.contains("/budgets.yaml"), "{page}");
+    let (status, page) = site.get(&format!("/cost?{TIME}"), without_nodes()).await;
+    assert_eq!(status, StatusCode::OK);
+    assert!(page.contains("500,000.00 EUR"), "{page}");
+    assert!(page.contains("budgets may be outdated"), "{page}");
+    assert!(!page.contains("/budgets.yaml"), "{page}");
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! Export of the audit, page by page.
+//! Export of the audit trail, page by page.
 
 use octavo_database::AuditPage;
 use octavo_ledger::audit::{AuditEvent, AuditQuery};

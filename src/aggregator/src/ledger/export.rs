@@ -1,7 +1,8 @@
 //! Exports the usage of each closed day as a Parquet file.
 //!
-//! The files are the only state: each contains the sum of its usage. A day whose file is missing, damaged, or has another sum than the
-//! ledger is exported. The export has a connection and threads of its own, and therefore does not delay the recording of usage.
+//! The files are the only state: each contains the sum of its usage. A day whose file is missing, truncated, without a footer, or has
+//! another sum than the ledger is exported. Damaged data pages are not found. The export has a connection and threads of its own, and
+//! therefore does not delay the recording of usage.
 
 use std::fs::{self, File, OpenOptions};
 use std::future::pending;
@@ -29,6 +30,8 @@ use super::usage_file::{UsageFileWriter, exported_ppm_seconds};
 
 /// Delays after failed exports.
 const BACKOFF: Backoff = Backoff { initial: Duration::from_secs(1), max: Duration::from_mins(10) };
+/// Time limit of each query, and of closing the connection.
+const QUERY_TIMEOUT: Duration = Duration::from_mins(1);
 /// Name of the file of a day. Its directory is named for the day.
 const FILE: &str = "usage.parquet";
 /// Name of an incomplete file. `DuckDB`, Spark, Trino and Hive ignore it.
@@ -88,17 +91,19 @@ impl LedgerExporter {
         }
     }
 
-    /// Exports the days that are not exported. Returns the first error after an attempt for each day.
+    /// Exports the days that are not exported. Returns the first error after an attempt for each day, unless the database does not
+    /// respond.
     async fn export_days(&self) -> Result<(), ExportError> {
-        let database = Database::open(&self.url, 1).await?;
+        let database = in_time(Database::open(&self.url, 1)).await?;
         let result = self.export_from(&database).await;
-        database.close().await;
+        // A connection whose query does not end cannot be closed.
+        let _closed = timeout(QUERY_TIMEOUT, database.close()).await;
         result
     }
 
     async fn export_from(&self, database: &Database) -> Result<(), ExportError> {
         let mut missing = Vec::new();
-        for closed in database.closed_days().await? {
+        for closed in in_time(database.closed_days()).await? {
             let path = self.path(closed.day);
             if exported(path.clone()).await != Some(closed.ppm_seconds) {
                 missing.push((closed, path));
@@ -110,6 +115,10 @@ impl LedgerExporter {
         for (closed, path) in missing {
             match export_day(database, closed, &path).await {
                 Ok(()) => pending_days = pending_days.saturating_sub(1),
+                // The query has the only connection, so the other days would fail, too.
+                Err(error @ ExportError::Database(DatabaseError::Timeout(_))) => {
+                    return result.and(Err(error));
+                }
                 Err(error) => result = result.and(Err(error)),
             }
             self.metrics.set_pending_days(pending_days);
@@ -159,7 +168,7 @@ async fn write_day(
     let mut writer = blocking(move || create(&path)).await.map_err(failed(draft))?;
     let mut reader = database.day_reader(closed.day);
     loop {
-        let batch = reader.next_batch().await?;
+        let batch = in_time(reader.next_batch()).await?;
         if batch.is_empty() {
             break;
         }
@@ -184,6 +193,14 @@ fn create(draft: &Path) -> io::Result<UsageFileWriter<File>> {
     let mut options = OpenOptions::new();
     options.create(true).write(true).truncate(true).custom_flags(DRAFT_FLAGS);
     UsageFileWriter::new(options.open(draft)?)
+}
+
+/// Fails if `query` takes too long: a hung connection must not stop the export until the next start.
+async fn in_time<T>(
+    query: impl Future<Output = Result<T, DatabaseError>>,
+) -> Result<T, DatabaseError> {
+    let result = timeout(QUERY_TIMEOUT, query).await;
+    result.unwrap_or(Err(DatabaseError::Timeout(QUERY_TIMEOUT)))
 }
 
 fn failed(path: &Path) -> impl FnOnce(io::Error) -> ExportError {

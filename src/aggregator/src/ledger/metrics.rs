@@ -39,8 +39,8 @@ impl LedgerMetrics {
             self.bytes.clone(),
         );
         registry.register(
-            "octavo_audit_entries",
-            "Number of the last entry of the audit",
+            "octavo_ledger_audit_last_entry",
+            "Number of the last audit entry",
             self.audit_end.clone(),
         );
         registry.register(

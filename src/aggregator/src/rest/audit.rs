@@ -1,4 +1,4 @@
-//! Audit as JSON lines, from the ledger.
+//! Audit trail as JSON lines, from the ledger.
 
 use std::io;
 
@@ -25,10 +25,10 @@ const JSON_LINES: &str = "application/x-ndjson";
 /// A part of the file. After an error, the connection is closed, so that the reader does not mistake it for a complete file.
 type Part = Result<String, io::Error>;
 
-/// Export the audit
+/// Export the audit trail
 ///
 /// One entry per line, oldest first, with its hash. Entries of a time range are consecutive, so that `octavo audit verify` can verify
-/// them; those of a namespace or kind are not. Requires the permission to list the entries of the audit, which name users, pods and nodes
+/// them; those of a namespace or kind are not. Requires the permission to list audit entries, which name users, pods and nodes
 /// of all namespaces.
 #[utoipa::path(
     get,
@@ -78,8 +78,11 @@ async fn send(
             Ok(page) => page,
             Err(error) => {
                 let error = chain(&error);
-                warn!(error, "the export of the audit is incomplete; its connection is closed");
-                let error = io::Error::other("the audit cannot be exported");
+                warn!(
+                    error,
+                    "the export of the audit trail is incomplete; its connection is closed"
+                );
+                let error = io::Error::other("the audit trail cannot be exported");
                 // A reader that is gone needs no error.
                 let _is_read = parts.send(Err(error)).await;
                 return;

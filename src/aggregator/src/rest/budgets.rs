@@ -14,8 +14,8 @@ use super::problem::{ApiError, ProblemKind};
 
 /// Get the state of budgets in this month
 ///
-/// The forecast is the cost so far, and the mean daily cost of the last seven complete days for the rest of the month. Clients without the
-/// permission to list usage in all namespaces must name a namespace, and receive its budget only.
+/// The forecast is the cost so far plus, for each remaining day of the month, the mean daily cost of the last seven complete days. Clients
+/// without the permission to list usage in all namespaces must name a namespace, and receive its budget only.
 #[utoipa::path(
     get,
     path = "/api/v1/cost/budgets",
@@ -37,7 +37,7 @@ pub(super) async fn budgets(
 ) -> Result<Json<BudgetReport>, ApiError> {
     let query = BudgetQuery::parse(pairs)?;
     ledger(&api)?;
-    let report = api.view.budgets(&query).await;
+    let report = api.view.budgets(&query, &visibility).await;
     let report = report.map_err(|error| ledger_error(&error, "namespace", &visibility))?;
     report.map(Json).ok_or_else(|| {
         let detail = "the aggregator has no budgets; start it with --budgets";

@@ -17,12 +17,12 @@ use octavo_fleet::price::CurrentPrices;
 use octavo_fleet::problem::Problem;
 use octavo_model::accelerators::Catalog;
 use octavo_store::availability::AvailabilityCount;
-use octavo_store::estimates::PRICES_OUTDATED;
 use octavo_store::fleet::Fleet;
 use octavo_store::offers::{
     ClusterOffers, OfferCollector, OfferSource, redact_node_names, unoffered_units_note,
 };
 use octavo_store::profiles::ProfileTargets;
+use octavo_store::view::PRICES_OUTDATED;
 use tokio::task::{spawn_blocking, yield_now};
 
 use super::Api;

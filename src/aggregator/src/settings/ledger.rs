@@ -7,6 +7,9 @@ use octavo_database::DatabaseUrl;
 use octavo_ledger::Day;
 use octavo_settings::duration;
 
+/// Minimum retention: agents send usage of up to seven days later, and a day is recalculated from its details then.
+const MIN_DAYS: i64 = 9;
+
 /// Settings of the usage ledger.
 #[derive(Debug, Clone, PartialEq, Eq, clap::Args)]
 #[command(next_help_heading = "Ledger")]
@@ -49,21 +52,21 @@ pub struct LedgerSettings {
         value_name = "DAYS",
         env = "OCTAVO_LEDGER_DETAIL_DAYS",
         default_value_t = 100,
-        value_parser = clap::value_parser!(u16).range(2..)
+        value_parser = clap::value_parser!(u16).range(MIN_DAYS..)
     )]
     pub ledger_detail_days: u16,
 
-    /// Number of days after which daily sums are deleted
+    /// Number of days after which daily sums and audit entries are deleted
     #[arg(
         long,
         value_name = "DAYS",
         env = "OCTAVO_LEDGER_DAYS",
         default_value_t = 800,
-        value_parser = clap::value_parser!(u16).range(2..)
+        value_parser = clap::value_parser!(u16).range(MIN_DAYS..)
     )]
     pub ledger_days: u16,
 
-    /// Existing directory for a Parquet file of each day that is over: DIRECTORY/day=2026-11-27/usage.parquet
+    /// Existing directory for the Parquet files of complete days: DIRECTORY/day=2026-11-27/usage.parquet
     ///
     /// A file is replaced if usage of its day is recorded later. No file is deleted.
     #[arg(
@@ -74,7 +77,7 @@ pub struct LedgerSettings {
     )]
     pub export_directory: Option<PathBuf>,
 
-    /// Monthly budgets of namespaces and teams; needs --price-book
+    /// Monthly budgets of namespaces and teams; needs --ledger and --price-book
     ///
     /// docs/tasks/cost.md describes the format. The file is reloaded when it changes; if it is invalid, the previous budgets stay in use.
     #[arg(

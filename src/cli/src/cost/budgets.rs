@@ -1,6 +1,7 @@
 //! `octavo cost budgets`: budgets of this month, with their forecasts.
 
 use octavo_client::{Client, RequestPath};
+use octavo_fleet::budget::BudgetScope;
 use octavo_fleet::price::Amount;
 use octavo_ledger::budget::{BudgetReport, BudgetStatus};
 
@@ -10,7 +11,7 @@ use crate::settings::cost::BudgetSettings;
 use crate::text::{self, Cell};
 use crate::{CliError, Exit, Report};
 
-const COLUMNS: [&str; 5] = ["NAME", "BUDGET", "SPENT", "FORECAST", "STATE"];
+const COLUMNS: [&str; 5] = ["SCOPE", "BUDGET", "COST SO FAR", "FORECAST", "STATE"];
 
 /// Runs `octavo cost budgets`.
 pub(super) async fn budgets(settings: &BudgetSettings, colors: Colors) -> Result<Report, CliError> {
@@ -18,7 +19,7 @@ pub(super) async fn budgets(settings: &BudgetSettings, colors: Colors) -> Result
     let namespace = settings.namespace.as_deref().map(|namespace| ("namespace", namespace));
     let target = RequestPath::new("/api/v1/cost/budgets").with(namespace);
     let report: BudgetReport = client.get(&target).await?;
-    let names: Vec<String> = report.items.iter().map(|item| item.scope.to_string()).collect();
+    let names: Vec<String> = report.items.iter().map(|item| object_name(&item.scope)).collect();
     let printed = settings.output;
     let rows = || {
         let rows = report.items.iter().map(row);
@@ -29,10 +30,18 @@ pub(super) async fn budgets(settings: &BudgetSettings, colors: Colors) -> Result
     let mut notes = report.notes.clone();
     if report.items.is_empty() {
         notes.push(
-            "there is no budget; the file of --budgets of the aggregator lists them".to_owned(),
+            "no budgets found; the aggregator reads them from the file of --budgets".to_owned(),
         );
     }
     Ok(Report::with_notes(output, &notes, Exit::Done))
+}
+
+/// Formats the scope as kubectl formats objects: `namespace/team-a`.
+fn object_name(scope: &BudgetScope) -> String {
+    match scope {
+        BudgetScope::Namespace(name) => format!("namespace/{name}"),
+        BudgetScope::Team(name) => format!("team/{name}"),
+    }
 }
 
 fn row(item: &BudgetStatus) -> Vec<Cell> {

@@ -10,7 +10,7 @@ use super::input::WantedFile;
 /// Settings of `octavo audit`'s subcommands.
 #[derive(Debug, Clone, Subcommand)]
 pub enum AuditCommand {
-    /// Print the audit of the aggregator as JSON lines
+    /// Print the audit trail as JSON lines
     #[command(after_long_help = include_str!("../../help/audit.txt"))]
     Export(AuditExportSettings),
     /// Verify that no entry of an export was changed, removed, inserted or moved
@@ -40,7 +40,7 @@ pub struct AuditExportSettings {
 /// Settings of `octavo audit verify`.
 #[derive(Debug, Clone, Args)]
 pub struct AuditVerifySettings {
-    /// Hash that was noted earlier: an entry must have it, so that removed entries at the end are found
+    /// Hash that the aggregator logged; fails if no entry has it
     #[arg(long, value_name = "HASH")]
     pub hash: Option<String>,
 

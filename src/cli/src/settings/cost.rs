@@ -75,7 +75,7 @@ pub struct CostSettings {
     #[arg(long, value_name = "NODE")]
     pub node: Option<String>,
 
-    /// Types on which the cost of the same device hours is shown; up to eight
+    /// Types to compare the cost with; up to eight
     #[arg(long, value_name = "TYPE", value_delimiter = ',')]
     pub compare: Vec<String>,
 

@@ -182,7 +182,7 @@ async fn nfr_003_aggregator_creates_profile_and_audits_every_attempt() {
     changes_are_stored(&ledger, &namespace).await;
 }
 
-/// Asserts that the audit of a killed aggregator has each attempt and its outcome.
+/// Asserts that the audit trail of a killed aggregator has each attempt and its outcome.
 async fn changes_are_stored(ledger: &str, namespace: &str) {
     let reader = LedgerReader::new(ledger.parse().unwrap());
     let query = AuditQuery {
