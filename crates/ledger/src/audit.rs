@@ -21,7 +21,7 @@ use strum::{IntoStaticStr, VariantNames};
 
 pub use self::chain::{AuditEntry, ChainHead, ZERO_HASH, export_line, sha256};
 pub use self::verify::{ChainError, ChainSummary, ChainVerifier};
-use crate::usage::UsageState;
+use crate::part::UsageState;
 
 /// An event that is to be appended to the chain.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -22,8 +22,9 @@ use serde::{Serialize, Serializer};
 use thiserror::Error;
 
 use crate::interval::Day;
+use crate::part::UsageState;
 use crate::report::price_of;
-use crate::usage::{Dimension, UsageQuery, UsageState, UsageSum};
+use crate::usage::{Dimension, UsageQuery, UsageSum};
 
 /// Properties by which the sums of an export are grouped, in the order of the values.
 pub const DIMENSIONS: [Dimension; 5] =

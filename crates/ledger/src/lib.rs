@@ -28,7 +28,7 @@ mod usage;
 
 pub use self::device::Device;
 pub use self::interval::{Day, Interval, IntervalKey, Utilization};
-pub use self::part::{Activity, Container, Holder, Method, PPM, Part};
+pub use self::part::{Activity, Container, Holder, Method, PPM, Part, UsageState};
 pub use self::parts::{MeasuredPart, parts};
 pub use self::recorder::{DeviceState, MAX_BRIDGED_SECONDS, MAX_PAST_SECONDS, Recorder};
-pub use self::usage::{Dimension, UsageQuery, UsageState, UsageSum};
+pub use self::usage::{Dimension, UsageQuery, UsageSum};

@@ -3,9 +3,8 @@
 use std::sync::Arc;
 
 use octavo_fleet::cluster::PodOwner;
+use serde::Serialize;
 use strum::{Display, EnumString, IntoStaticStr, VariantArray};
-
-use crate::usage::UsageState;
 
 /// Shares are in parts per million of a device, so that they are whole numbers that add up to exactly one device.
 pub const PPM: u32 = 1_000_000;
@@ -96,6 +95,21 @@ pub enum Activity {
     /// No process of the holder existed.
     Idle,
     /// The driver did not report processes, or the part is not allocated.
+    Unknown,
+}
+
+/// Allocation state of a part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Display, IntoStaticStr, Serialize)]
+#[strum(serialize_all = "kebab-case")]
+#[serde(rename_all = "kebab-case")]
+pub enum UsageState {
+    /// Allocated to a container with processes, or whose processes are not reported.
+    Used,
+    /// Allocated to a container without processes.
+    Idle,
+    /// Not allocated.
+    Unallocated,
+    /// Not reported.
     Unknown,
 }
 

@@ -13,8 +13,8 @@ use crate::compare::{Alternative, ComparedPrice, Comparison, ComparisonError};
 pub use crate::cost::Cost;
 use crate::cost::shown_costs;
 use crate::interval::Day;
-use crate::part::PPM;
-use crate::usage::{Dimension, UsageQuery, UsageState, UsageSum};
+use crate::part::{PPM, UsageState};
+use crate::usage::{Dimension, UsageQuery, UsageSum};
 
 /// Decimals of a cost in a report.
 pub(crate) const DECIMALS: u32 = 4;

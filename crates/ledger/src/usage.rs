@@ -8,6 +8,7 @@ use strum::{Display, EnumString, IntoStaticStr, VariantArray};
 use utoipa::ToSchema;
 
 use crate::interval::Day;
+use crate::part::UsageState;
 
 /// Property by which usage is grouped.
 #[derive(
@@ -47,21 +48,6 @@ pub enum Dimension {
     Node,
     /// Pod.
     Pod,
-}
-
-/// Allocation state of a part.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Display, IntoStaticStr, Serialize)]
-#[strum(serialize_all = "kebab-case")]
-#[serde(rename_all = "kebab-case")]
-pub enum UsageState {
-    /// Allocated to a container with processes, or whose processes are not reported.
-    Used,
-    /// Allocated to a container without processes.
-    Idle,
-    /// Not allocated.
-    Unallocated,
-    /// Not reported.
-    Unknown,
 }
 
 /// Usage of devices with the same price, for one value of each dimension.
