@@ -130,17 +130,10 @@ fn usage(node: usize) -> Usage {
         let unit = UnitUsage {
             tenants: (0..3).map(tenant).collect(),
             uuid: uuid.clone(),
-            gpu_instance: None,
-            compute_instance: None,
-            profile: None,
             resource: Some(ResourceName::gpu()),
             replicas: Some(3),
             fair_share: Some(Mebibytes::new(27_000)),
-            memory: None,
-            utilization: None,
-            unattributed: None,
-            exhausted_in: None,
-            is_nearly_exhausted: false,
+            ..UnitUsage::default()
         };
         DeviceUsage {
             pci: PciAddress::new(0, number, 0, 0).unwrap(),

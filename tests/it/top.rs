@@ -108,18 +108,11 @@ fn usage() -> Usage {
     ];
     let unit = UnitUsage {
         uuid: GPU.to_owned(),
-        gpu_instance: None,
-        compute_instance: None,
-        profile: None,
         resource: Some(ResourceName::gpu()),
         replicas: Some(2),
         fair_share: Some(Mebibytes::new(40_960)),
-        memory: None,
         tenants,
-        utilization: None,
-        unattributed: None,
-        exhausted_in: None,
-        is_nearly_exhausted: false,
+        ..UnitUsage::default()
     };
     Usage {
         devices: vec![DeviceUsage {

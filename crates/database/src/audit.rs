@@ -1,4 +1,4 @@
-//! Audit: entries of the chain in the database.
+//! Audit trail: entries of the chain in the database.
 
 use std::collections::BTreeSet;
 
@@ -6,13 +6,13 @@ use jiff::Timestamp;
 use octavo_ledger::audit::{
     AuditEvent, AuditQuery, AuditRecord, ChainHead, UsageEvent, export_line, sha256,
 };
-use octavo_ledger::{Day, UsageState};
+use octavo_ledger::{Container, Day, UsageState};
 use sqlx::any::AnyRow;
 use sqlx::{AnyConnection, AssertSqlSafe, Error, Row};
 
 use crate::connection::Database;
 use crate::error::DatabaseError;
-use crate::rows::{ALLOCATED, number};
+use crate::rows::{ALLOCATED, container, number};
 use crate::statement::{ROWS_PER_STATEMENT, insert, text};
 
 /// Usage of each container on a day ($1), by device, partition and state.
@@ -38,17 +38,17 @@ const PAGE_ENTRIES: usize = 500;
 pub struct AuditPage {
     /// The entries as lines of the export, each with a line feed.
     pub lines: String,
-    /// Number of the last entry; `None` if no entries follow.
-    pub last: Option<i64>,
+    /// Number of the first entry of the next page; `None` after the last page.
+    pub next: Option<i64>,
 }
 
 impl Database {
-    /// The end of the chain.
+    /// The head of the chain.
     ///
     /// # Errors
     /// Fails if the database cannot be read.
-    pub async fn audit_end(&self) -> Result<ChainHead, DatabaseError> {
-        let read = async { end(&mut *self.pool.acquire().await?).await };
+    pub async fn audit_head(&self) -> Result<ChainHead, DatabaseError> {
+        let read = async { head(&mut *self.pool.acquire().await?).await };
         read.await.map_err(DatabaseError::read)
     }
 
@@ -96,9 +96,10 @@ impl Database {
         }
         let rows = sql.fetch_all(&self.pool).await.map_err(DatabaseError::read)?;
         let lines = rows.iter().map(line).collect::<Result<String, _>>();
-        let last = rows.get(PAGE_ENTRIES.saturating_sub(1)).map(|row| row.try_get("seq"));
+        let last = rows.get(PAGE_ENTRIES.saturating_sub(1)).map(|row| row.try_get::<i64, _>("seq"));
         let last = last.transpose().map_err(DatabaseError::read)?;
-        Ok(AuditPage { lines: lines.map_err(DatabaseError::read)?, last })
+        let next = last.map(|last| last.saturating_add(1));
+        Ok(AuditPage { lines: lines.map_err(DatabaseError::read)?, next })
     }
 }
 
@@ -107,7 +108,7 @@ fn line(row: &AnyRow) -> Result<String, Error> {
     Ok(export_line(&entry, &hash) + "\n")
 }
 
-async fn end(connection: &mut AnyConnection) -> Result<ChainHead, Error> {
+async fn head(connection: &mut AnyConnection) -> Result<ChainHead, Error> {
     let statement = "SELECT seq, hash FROM audit_entry ORDER BY seq DESC LIMIT 1";
     let Some(row) = sqlx::query(statement).fetch_optional(connection).await? else {
         return Ok(ChainHead::default());
@@ -120,8 +121,8 @@ pub(crate) async fn append(
     connection: &mut AnyConnection,
     records: &[&AuditRecord],
 ) -> Result<ChainHead, Error> {
-    // The end is read each time: an earlier append can have succeeded although its confirmation was lost.
-    let mut chain = end(connection).await?;
+    // The head is read each time: an earlier append can have succeeded although its confirmation was lost.
+    let mut head = head(connection).await?;
     for batch in records.chunks(ROWS_PER_STATEMENT) {
         let mut known = known_sources(connection, batch).await?;
         let new: Vec<_> =
@@ -132,7 +133,7 @@ pub(crate) async fn append(
         let table = "audit_entry (seq, time_s, kind, namespace, source, entry, hash)";
         let mut query = sqlx::query(AssertSqlSafe(insert(table, new.len(), "")));
         for record in new {
-            let entry = chain.append(record).map_err(|error| Error::Encode(error.into()))?;
+            let entry = head.append(record).map_err(|error| Error::Encode(error.into()))?;
             query = query
                 .bind(entry.seq)
                 .bind(record.time.as_second())
@@ -144,7 +145,7 @@ pub(crate) async fn append(
         }
         query.execute(&mut *connection).await?;
     }
-    Ok(chain)
+    Ok(head)
 }
 
 /// Sources of the events that were appended before.
@@ -192,20 +193,19 @@ pub(crate) async fn append_usage(
 }
 
 fn usage(row: &AnyRow) -> Result<UsageEvent, Error> {
-    let workload: Option<String> = row.try_get("owner_kind")?;
-    let owner: Option<String> = row.try_get("owner_name")?;
+    let Container { namespace, pod, uid, container, claim, owner, team } = container(row)?;
     let time = |column: &'static str| -> Result<Timestamp, Error> {
         let seconds = row.try_get(column)?;
         Timestamp::from_second(seconds).map_err(|error| Error::Decode(error.into()))
     };
     Ok(UsageEvent {
-        namespace: row.try_get("namespace")?,
-        pod: row.try_get("pod")?,
-        uid: row.try_get("uid")?,
-        container: row.try_get("container")?,
-        claim: row.try_get("claim")?,
-        workload: workload.zip(owner).map(|(kind, name)| format!("{kind}/{name}")),
-        team: row.try_get("team")?,
+        namespace,
+        pod,
+        uid,
+        container,
+        claim,
+        workload: owner.map(|owner| format!("{}/{}", owner.kind, owner.name)),
+        team,
         node: row.try_get("node")?,
         device: row.try_get("device")?,
         type_name: row.try_get("type")?,

@@ -112,7 +112,8 @@ pub(crate) fn price_key(row: &AnyRow) -> Result<Option<PriceKey>, Error> {
     }))
 }
 
-fn container(row: &AnyRow) -> Result<Container, Error> {
+/// Reads the columns of a container.
+pub(crate) fn container(row: &AnyRow) -> Result<Container, Error> {
     let kind: Option<String> = row.try_get("owner_kind")?;
     let name: Option<String> = row.try_get("owner_name")?;
     Ok(Container {

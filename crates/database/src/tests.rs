@@ -128,10 +128,7 @@ fn expected(
 }
 
 fn container(interval: &Interval) -> Option<&Container> {
-    match &interval.part.holder {
-        Holder::Container(container) => Some(container),
-        Holder::Unallocated | Holder::Unknown => None,
-    }
+    interval.part.holder.container().map(|container| &**container)
 }
 
 fn workload(container: &Container) -> String {

@@ -109,7 +109,7 @@ impl LedgerWriter {
         }
     }
 
-    /// Sums up the days before that of `now` that are not yet summed up, and appends their usage to the audit.
+    /// Sums up the days before that of `now` that are not yet summed up, and appends their usage to the audit trail.
     ///
     /// # Errors
     /// Fails if the database cannot be written. The caller can try again.
@@ -143,8 +143,8 @@ impl LedgerWriter {
         Ok(())
     }
 
-    /// Appends events to the audit in one transaction: all of them or none. Events that were appended before are ignored. Returns
-    /// the end of the chain.
+    /// Appends events to the audit trail in one transaction: all of them or none. Events that were appended before are ignored. Returns
+    /// the head of the chain.
     ///
     /// # Errors
     /// Fails if the database cannot be written. The caller can try again.
@@ -155,14 +155,14 @@ impl LedgerWriter {
         let mut transaction = self.begin().await?;
         let records: Vec<&AuditRecord> = records.into_iter().collect();
         let write = async {
-            let chain = append(&mut transaction, &records).await?;
+            let head = append(&mut transaction, &records).await?;
             transaction.commit().await?;
-            Ok(chain)
+            Ok(head)
         };
         write.await.map_err(DatabaseError::write)
     }
 
-    /// Deletes the intervals of summed up days before `details`, and the sums and entries of the audit of days before `sums`.
+    /// Deletes the intervals of summed up days before `details`, and the sums and audit entries of days before `sums`.
     ///
     /// # Errors
     /// Fails if the database cannot be written. The caller can try again.
@@ -212,7 +212,7 @@ impl LedgerWriter {
                     ids.devices.insert(Arc::clone(&interval.device), self.last_device);
                 }
             }
-            if let Holder::Container(container) = &interval.part.holder
+            if let Some(container) = interval.part.holder.container()
                 && !self.ids.holders.contains_key(container)
             {
                 self.last_holder = self.last_holder.saturating_add(1);
@@ -225,13 +225,8 @@ impl LedgerWriter {
 
     /// Forgets the holders that a write does not contain: they have ended, or get a new id.
     fn forget_unused(&mut self, intervals: &[Interval]) {
-        let used: BTreeSet<&Arc<Container>> = intervals
-            .iter()
-            .filter_map(|interval| match &interval.part.holder {
-                Holder::Container(container) => Some(container),
-                Holder::Unallocated | Holder::Unknown => None,
-            })
-            .collect();
+        let used: BTreeSet<&Arc<Container>> =
+            intervals.iter().filter_map(|interval| interval.part.holder.container()).collect();
         self.ids.holders.retain(|container, _| used.contains(container));
     }
 

@@ -9,6 +9,7 @@ pub mod budgets;
 mod device_plugin;
 mod devices;
 mod error;
+mod fields;
 mod findings;
 mod mig_parted;
 mod node;

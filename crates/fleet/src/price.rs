@@ -139,6 +139,11 @@ impl Amount {
         Self(self.0.round_dp(2)).shown()
     }
 
+    /// Formats the amount in hundredths with its currency, as in `1,234.50 USD`.
+    pub fn shown_with(self, currency: &Currency) -> String {
+        format!("{} {currency}", self.shown_in_hundredths())
+    }
+
     /// Formats the bounds of an estimate like [`Self::shown`]. From a thousand on, they are rounded to three significant
     /// digits, because the estimate is not more precise.
     pub fn format_estimate(low: Self, high: Self) -> (String, String) {
@@ -176,8 +181,8 @@ impl Amount {
     }
 
     /// The amount divided by another one in the same currency; `None` if that is zero.
-    pub fn ratio(self, of: Self) -> Option<f64> {
-        self.0.checked_div(of.0)?.to_f64()
+    pub fn ratio(self, divisor: Self) -> Option<f64> {
+        self.0.checked_div(divisor.0)?.to_f64()
     }
 
     /// Multiplies the amount by `count`.

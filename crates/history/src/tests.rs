@@ -339,17 +339,11 @@ fn unit(partition: Option<u32>, replicas: Option<u32>, ids: &[&str]) -> UnitUsag
         uuid: format!("MIG-{}", partition.unwrap_or_default()),
         gpu_instance: partition,
         compute_instance: partition.map(|_| 0),
-        profile: None,
-        resource: None,
         replicas,
-        fair_share: None,
         // Half of the memory for instance 9, an eighth for the others, less what the driver reserves.
         memory: Some(memory(if partition == Some(9) { 40_192 } else { 9_728 })),
         tenants: ids.iter().map(tenant).collect(),
-        utilization: None,
-        unattributed: None,
-        exhausted_in: None,
-        is_nearly_exhausted: false,
+        ..UnitUsage::default()
     }
 }
 

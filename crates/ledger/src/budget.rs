@@ -128,7 +128,7 @@ impl BudgetPeriod {
         let mut items = Vec::new();
         let mut notes = Vec::new();
         for budget in budgets {
-            let by = Dimension::of(&budget.scope);
+            let by = Dimension::from(&budget.scope);
             if let Some(costs) = costs.iter().find(|costs| costs.by == by) {
                 let usage = usage(&costs.month, &budget.scope);
                 notes.extend(usage.and_then(|usage| excluded(budget, usage)));
@@ -204,7 +204,7 @@ impl BudgetStatus {
 
 /// Usage in the scope of a budget, from a report by its property.
 fn usage<'r>(report: &'r CostReport, scope: &BudgetScope) -> Option<&'r Usage> {
-    let (by, name) = (Dimension::of(scope), scope.name());
+    let (by, name) = (Dimension::from(scope), scope.name());
     let item = report.items.iter().find(|item| item.group.get(&by).is_some_and(|one| one == name));
     item.map(|item| &item.usage)
 }
@@ -218,8 +218,7 @@ fn cost(usage: Option<&Usage>, currency: &Currency) -> Amount {
 /// Note on usage that does not count towards a budget.
 fn excluded(budget: &Budget, usage: &Usage) -> Option<String> {
     let others = usage.costs.iter().filter(|cost| cost.currency != budget.currency);
-    let others =
-        others.map(|cost| format!("{} {}", cost.total.shown_in_hundredths(), cost.currency));
+    let others = others.map(|cost| cost.total.shown_with(&cost.currency));
     let hours = Some(usage.unpriced_hours).filter(|hours| *hours > 0.0);
     let hours = hours.map(|hours| format!("{hours:.1} device hours without a price"));
     let all: Vec<String> = others.chain(hours).collect();

@@ -126,7 +126,8 @@ fn price(
 ) -> ComparedPrice {
     let used = sum.price_key.as_ref().ok_or(ComparisonError::UnknownType)?;
     // A share of a device is the same share of the other one, so the memory of whole devices decides.
-    let has_less = memory(type_name).zip(memory(&used.type_name)).is_some_and(|(one, of)| one < of);
+    let has_less =
+        memory(type_name).zip(memory(&used.type_name)).is_some_and(|(other, used)| other < used);
     if has_less {
         return Err(ComparisonError::LessMemory);
     }
@@ -140,7 +141,7 @@ fn price(
 }
 
 /// Marketed memory of a type in gigabytes; `None` if the catalog does not have it.
-fn memory(of: &TypeName) -> Option<u32> {
-    let product = products().iter().find(|product| product.type_name == of.as_str())?;
+fn memory(type_name: &TypeName) -> Option<u32> {
+    let product = products().iter().find(|product| product.type_name == type_name.as_str())?;
     product.memory.map(|memory| memory.size)
 }

@@ -31,7 +31,7 @@ pub struct Cost {
 
 /// Formats an amount in all currencies; `-` without a cost.
 pub(crate) fn shown_costs(costs: &[Cost], amount: impl Fn(&Cost) -> Amount) -> String {
-    let shown = |cost| format!("{} {}", amount(cost).shown_in_hundredths(), cost.currency);
+    let shown = |cost: &Cost| amount(cost).shown_with(&cost.currency);
     let costs: Vec<String> = costs.iter().map(shown).collect();
     if costs.is_empty() { "-".to_owned() } else { costs.join(" + ") }
 }

@@ -62,14 +62,14 @@ fn money(usage: &Usage) -> Vec<Vec<String>> {
         currencies.insert(None);
     }
     let rows = currencies.into_iter().map(|currency| {
-        let of =
+        let in_currency =
             |costs: &[Cost]| costs.iter().find(|cost| Some(&cost.currency) == currency).cloned();
-        let own = of(&usage.costs).map(|cost| {
+        let own = in_currency(&usage.costs).map(|cost| {
             [cost.used, cost.idle, cost.unallocated, cost.unknown, cost.total]
                 .map(|one| one.to_string())
         });
         let others = usage.alternatives.iter().flat_map(|one| {
-            let total = of(&one.costs).map(|cost| cost.total.to_string());
+            let total = in_currency(&one.costs).map(|cost| cost.total.to_string());
             let reason = one.reason.map(|reason| reason.to_string());
             [total.unwrap_or_default(), reason.unwrap_or_default()]
         });

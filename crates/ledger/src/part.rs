@@ -113,6 +113,16 @@ pub enum UsageState {
     Unknown,
 }
 
+impl Holder {
+    /// The container; `None` if the part was not allocated.
+    pub fn container(&self) -> Option<&Arc<Container>> {
+        match self {
+            Self::Container(container) => Some(container),
+            Self::Unallocated | Self::Unknown => None,
+        }
+    }
+}
+
 impl Part {
     /// The part of a device that has no other parts.
     pub fn whole(holder: Holder) -> Self {

@@ -16,7 +16,7 @@ pub const MAX_BRIDGED_SECONDS: i64 = 86_400;
 /// Maximum age of a report about the past. Earlier observations are ignored.
 pub const MAX_PAST_SECONDS: i64 = 7 * 86_400;
 
-/// Maximum number of devices of a node within [`MAX_BRIDGED_SECONDS`], because agents choose what they report. Further ones are
+/// Maximum number of devices of a node within [`MAX_PAST_SECONDS`], because agents choose what they report. Further ones are
 /// not accounted for.
 const MAX_DEVICES: usize = 256;
 
@@ -136,8 +136,8 @@ impl Recorder {
         }
     }
 
-    /// Like [`Self::observe`], with what the agent observed before and could not report: the devices from each time on, in the
-    /// order of the times, and at last the current ones. The agent has observed the node without a gap since the first time.
+    /// Like [`Self::observe`], preceded by earlier observations: the devices from each time on, in the order of the times, and finally
+    /// the current ones. The agent has observed the node without a gap since the first time.
     pub fn observe_history(
         &mut self,
         node: &NodeName,

@@ -153,9 +153,9 @@ pub fn report(
     for sum in sums {
         let price = price_of(query, &sum, prices);
         let alternatives = comparison.prices(&sum);
-        for of in [&mut total, groups.entry(sum.values.clone()).or_default()] {
-            of.add(&sum, price.as_ref());
-            of.compare(&sum, alternatives);
+        for sums in [&mut total, groups.entry(sum.values.clone()).or_default()] {
+            sums.add(&sum, price.as_ref());
+            sums.compare(&sum, alternatives);
         }
     }
     let mut groups: Vec<_> = groups.into_iter().collect();
@@ -217,12 +217,12 @@ impl Sums {
     /// Adds the costs on the compared types.
     fn compare(&mut self, sum: &UsageSum, prices: &[ComparedPrice]) {
         self.alternatives.resize_with(prices.len(), AlternativeSums::default);
-        for (of, price) in self.alternatives.iter_mut().zip(prices) {
+        for (sums, price) in self.alternatives.iter_mut().zip(prices) {
             let added = price
                 .as_ref()
                 .map_err(|reason| *reason)
-                .and_then(|price| of.costs.add(sum, price).ok_or(ComparisonError::NoPrice));
-            of.reason = of.reason.into_iter().chain(added.err()).min();
+                .and_then(|price| sums.costs.add(sum, price).ok_or(ComparisonError::NoPrice));
+            sums.reason = sums.reason.into_iter().chain(added.err()).min();
         }
     }
 

@@ -106,15 +106,17 @@ impl UsageQuery {
     }
 }
 
-impl Dimension {
-    /// The property that the scope of a budget is about.
-    pub fn of(scope: &BudgetScope) -> Self {
+/// The property that the scope of a budget names.
+impl From<&BudgetScope> for Dimension {
+    fn from(scope: &BudgetScope) -> Self {
         match scope {
             BudgetScope::Namespace(_) => Self::Namespace,
             BudgetScope::Team(_) => Self::Team,
         }
     }
+}
 
+impl Dimension {
     /// Returns whether the daily sums have this property.
     pub fn is_in_daily_sums(self) -> bool {
         match self {

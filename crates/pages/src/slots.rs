@@ -72,18 +72,9 @@ mod tests {
         };
         UnitUsage {
             uuid: GPU.to_owned(),
-            gpu_instance: None,
-            compute_instance: None,
-            profile: None,
-            resource: None,
             replicas: Some(replicas),
-            fair_share: None,
-            memory: None,
             tenants: vec![tenant("greedy\u{202e}", &[2], true), tenant("big", &[0, 1], false)],
-            utilization: None,
-            unattributed: None,
-            exhausted_in: None,
-            is_nearly_exhausted: false,
+            ..UnitUsage::default()
         }
     }
 

@@ -284,7 +284,7 @@ impl Node {
         status::decode_usage(self.parts.get(PartKey::usage().as_str())?).ok()
     }
 
-    /// Decodes the usage that the agent could not report before, in the order of its times.
+    /// Decodes the past usage that the agent reports, in the order of its times.
     pub fn past_usage(&self) -> Vec<PastUsage> {
         let part = self.parts.get(PartKey::past_usage().as_str());
         part.and_then(|part| status::decode_past_usage(part).ok()).unwrap_or_default()

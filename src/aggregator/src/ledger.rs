@@ -79,7 +79,7 @@ struct Recording<'a> {
     fleet: Fleet,
     audit: PendingRecords,
     maintained: Option<Instant>,
-    /// Day whose begin of the chain is logged.
+    /// Day on which the head of the audit chain was last logged.
     logged: Option<Day>,
     /// False if the clock may be wrong.
     may_delete: bool,
@@ -127,7 +127,7 @@ impl LedgerRecorder {
             opened = self.open() => opened,
             _stopped = stop.wait_for(|stopped| *stopped) => return,
         };
-        Recording::new(self, (writer, last), audit).run(stop).await;
+        Recording::new(self, writer, last, audit).run(stop).await;
     }
 
     /// Opens the database, and tries again until it succeeds.
@@ -165,7 +165,8 @@ impl LedgerRecorder {
 impl<'a> Recording<'a> {
     fn new(
         task: &'a LedgerRecorder,
-        (writer, last): (LedgerWriter, Vec<Interval>),
+        writer: LedgerWriter,
+        last: Vec<Interval>,
         audit: AuditQueue,
     ) -> Self {
         let now = task.now();
@@ -309,9 +310,9 @@ impl<'a> Recording<'a> {
         while !self.audit.is_empty() {
             let result = timeout(WRITE_TIMEOUT, self.writer.append(self.audit.chunk())).await;
             let result = result.unwrap_or(Err(DatabaseError::Timeout(WRITE_TIMEOUT)));
-            if let Ok(chain) = &result {
+            if let Ok(head) = &result {
                 self.audit.confirm_chunk();
-                self.task.metrics.set_audit_end(chain.seq);
+                self.task.metrics.set_audit_head(head.seq);
             }
             self.log_append(result.err());
             if self.is_audit_failing {
@@ -352,16 +353,16 @@ impl<'a> Recording<'a> {
                 self.writer.delete_before(details, sums).await?;
             }
             let database = self.writer.database();
-            Ok((database.bytes().await?, database.audit_end().await?))
+            Ok((database.bytes().await?, database.audit_head().await?))
         };
         let result = timeout(MAINTENANCE_TIMEOUT, maintenance).await;
         let result = result.unwrap_or(Err(DatabaseError::Timeout(MAINTENANCE_TIMEOUT)));
-        if let Ok((bytes, end)) = &result {
+        if let Ok((bytes, head)) = &result {
             self.task.metrics.set_bytes(*bytes);
-            self.task.metrics.set_audit_end(end.seq);
+            self.task.metrics.set_audit_head(head.seq);
             self.task.closed.notify_one();
             if self.logged.replace(today) != Some(today) {
-                info!(target: "octavo::audit", seq = end.seq, hash = end.hash, "last audit entry");
+                info!(target: "octavo::audit", seq = head.seq, hash = head.hash, "last audit entry");
             }
         }
         self.log_result(result.map(|_| self.task.now()));

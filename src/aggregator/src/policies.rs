@@ -89,12 +89,8 @@ impl PolicyController {
         let write = async {
             loop {
                 if lead.until().is_some() {
-                    let mut leader = Leader::new(
-                        &client,
-                        policies.clone(),
-                        &view,
-                        (lead.clone(), audit.clone()),
-                    );
+                    let mut leader =
+                        Leader::new(&client, policies.clone(), &view, lead.clone(), audit.clone());
                     tokio::select! {
                         biased;
                         () = lead.lost() => {}
@@ -115,7 +111,8 @@ impl<'a> Leader<'a> {
         client: &'a PolicyClient,
         policies: PolicyView,
         view: &'a FleetView,
-        (lead, audit): (LeadershipHandle, AuditLog),
+        lead: LeadershipHandle,
+        audit: AuditLog,
     ) -> Self {
         Self {
             client,

@@ -4,6 +4,7 @@
 //! not exist. Every error is a problem document (RFC 9457). Each response is based on one immutable snapshot of the
 //! fleet. The aggregator serves this router beside that of the pages.
 
+mod attachment;
 mod audit;
 pub mod availability;
 mod body;

@@ -129,7 +129,7 @@ fn launch(settings: &AggregatorSettings) -> Result<RunningAggregator, StartError
     let audit = settings.ledger.ledger.as_ref().map(|_| AuditLog::with_ledger(stats.clone()));
     let (audit, queue) = audit.unzip();
     let audit = audit.unwrap_or_default();
-    let cluster = ClusterTasks::connect(&cluster_runtime, settings, view, (&audit, queue))?;
+    let cluster = ClusterTasks::connect(&cluster_runtime, settings, view, &audit, queue)?;
     let counter = cluster.availability();
     let startup = Startup::new(store.view(), cluster.snapshots(), progress);
     let guard = guard(&http_runtime, settings, counter, &stats)?;

@@ -114,21 +114,8 @@ pub(super) fn reported(namespace: &str, pods: &[(&str, Option<&str>)]) -> Parts 
         ids: vec![ShareId::whole(GPU)],
         ..Tenant::default()
     });
-    let unit = UnitUsage {
-        uuid: GPU.to_owned(),
-        gpu_instance: None,
-        compute_instance: None,
-        profile: None,
-        resource: None,
-        replicas: None,
-        fair_share: None,
-        memory: None,
-        tenants: tenants.collect(),
-        utilization: None,
-        unattributed: None,
-        exhausted_in: None,
-        is_nearly_exhausted: false,
-    };
+    let unit =
+        UnitUsage { uuid: GPU.to_owned(), tenants: tenants.collect(), ..UnitUsage::default() };
     let usage = Usage {
         devices: vec![DeviceUsage {
             pci,

@@ -32,22 +32,14 @@ fn tenant(pod: &str, ids: Vec<ShareId>, memory: u64) -> Tenant {
 fn unit(uuid: &str, total: u64, used: u64) -> UnitUsage {
     UnitUsage {
         uuid: uuid.to_owned(),
-        gpu_instance: None,
-        compute_instance: None,
-        profile: None,
         resource: Some(ResourceName::gpu()),
-        replicas: None,
-        fair_share: None,
         memory: Some(MemoryUse {
             total: Mebibytes::new(total),
             used: Mebibytes::new(used),
             reserved: Mebibytes::new(640),
         }),
         tenants: Vec::new(),
-        utilization: None,
-        unattributed: None,
-        exhausted_in: None,
-        is_nearly_exhausted: false,
+        ..UnitUsage::default()
     }
 }
 

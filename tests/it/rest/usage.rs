@@ -38,9 +38,6 @@ fn tenant(pod: &str, number: u32, memory: u64, is_over: bool) -> Tenant {
 pub(crate) fn give(aggregator: &Aggregator, node: &str) {
     let unit = UnitUsage {
         uuid: GPU.to_owned(),
-        gpu_instance: None,
-        compute_instance: None,
-        profile: None,
         resource: Some(ResourceName::gpu()),
         replicas: Some(2),
         fair_share: Some(Mebibytes::new(12_288)),
@@ -50,10 +47,8 @@ pub(crate) fn give(aggregator: &Aggregator, node: &str) {
             reserved: Mebibytes::new(512),
         }),
         tenants: vec![tenant("greedy", 0, 16_384, true), tenant("modest", 1, 2048, false)],
-        utilization: None,
         unattributed: Some(Mebibytes::new(0)),
-        exhausted_in: None,
-        is_nearly_exhausted: false,
+        ..UnitUsage::default()
     };
     let usage = Usage {
         devices: vec![DeviceUsage {
@@ -218,18 +213,8 @@ fn give_much(aggregator: &Aggregator, node: &str) {
     let tenant = |number: u32| tenant(&format!("{long}-{number}"), number, 64, false);
     let unit = UnitUsage {
         uuid: GPU.to_owned(),
-        gpu_instance: None,
-        compute_instance: None,
-        profile: None,
-        resource: None,
-        replicas: None,
-        fair_share: None,
-        memory: None,
         tenants: (0..160).map(tenant).collect(),
-        utilization: None,
-        unattributed: None,
-        exhausted_in: None,
-        is_nearly_exhausted: false,
+        ..UnitUsage::default()
     };
     let usage = Usage {
         devices: vec![DeviceUsage {

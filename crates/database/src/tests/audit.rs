@@ -13,8 +13,8 @@ async fn export(database: &Database, query: &AuditQuery) -> Vec<String> {
     loop {
         let page = database.audit_page(query, (first, last)).await.unwrap();
         lines.extend(page.lines.lines().map(str::to_owned));
-        let Some(sent) = page.last else { return lines };
-        first = sent + 1;
+        let Some(next) = page.next else { return lines };
+        first = next;
     }
 }
 
@@ -51,7 +51,7 @@ fn repeated_append_changes_nothing_and_restarted_writer_continues_the_chain() {
     let directory = TempDir::new().unwrap();
     runtime().block_on(async {
         let (mut writer, _) = LedgerWriter::open(&url(&directory)).await.unwrap();
-        assert_eq!(writer.database().audit_end().await.unwrap(), ChainHead::default());
+        assert_eq!(writer.database().audit_head().await.unwrap(), ChainHead::default());
         let end = writer.append(&refusals(0, 3)).await.unwrap();
         assert_eq!(end.seq, 3);
         // The confirmation of the first append was lost, and two more events were added.
@@ -63,7 +63,7 @@ fn repeated_append_changes_nothing_and_restarted_writer_continues_the_chain() {
         assert!(error.to_string().contains("another program writes"), "{error}");
         let summary = verified(restarted.database()).await;
         assert_eq!((summary.entries, summary.first.0, summary.last.0), (1004, 1, 1004));
-        assert_eq!(summary.hash, restarted.database().audit_end().await.unwrap().hash);
+        assert_eq!(summary.hash, restarted.database().audit_head().await.unwrap().hash);
     });
 }
 

@@ -7,11 +7,8 @@ use std::sync::Arc;
 
 use octavo_fleet::budget::Budget;
 
-use super::reloading_file::{ConfigFileError, ReloadingFile, first_problems, read_text};
+use super::reloading_file::{ConfigFileError, ReloadingFile, read_parsed};
 use crate::layouts::budgets::parse;
-
-/// Size limit, 1 MiB: the same as that of the parser.
-const MAX_FILE_BYTES: u64 = 1 << 20;
 
 /// The budgets of a file.
 #[derive(Debug)]
@@ -20,6 +17,7 @@ pub struct BudgetFile(ReloadingFile<Arc<[Budget]>>);
 impl BudgetFile {
     /// Opens the budgets in `path`.
     pub fn open(path: &Path) -> Result<Self, ConfigFileError> {
+        let load = |path: &Path| Ok(read_parsed("budgets in", path, parse)?.into());
         ReloadingFile::open(path, "budgets", load).map(Self)
     }
 
@@ -27,17 +25,6 @@ impl BudgetFile {
     pub fn current(&self) -> (Arc<[Budget]>, Option<String>) {
         self.0.current()
     }
-}
-
-fn load(path: &Path) -> Result<Arc<[Budget]>, ConfigFileError> {
-    let what = "budgets in";
-    let text = read_text(what, path, MAX_FILE_BYTES)?;
-    let budgets = parse(&text).map_err(|errors| ConfigFileError::Invalid {
-        what,
-        path: path.to_owned(),
-        problems: first_problems(&errors, 5, ""),
-    })?;
-    Ok(budgets.into())
 }
 
 #[cfg(test)]

@@ -9,11 +9,8 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use octavo_fleet::price::{CurrentPrices, PriceBook};
 
-use super::reloading_file::{ConfigFileError, ReloadingFile, first_problems, read_text};
+use super::reloading_file::{ConfigFileError, ReloadingFile, read_parsed};
 use crate::layouts::prices::parse;
-
-/// Size limit, 1 MiB: the same as that of the parser.
-const MAX_FILE_BYTES: u64 = 1 << 20;
 
 /// The prices of one file, or none.
 #[derive(Debug, Default)]
@@ -33,6 +30,7 @@ pub struct PriceFileSnapshot {
 impl PriceFile {
     /// Opens the prices in `path`.
     pub fn open(path: &Path) -> Result<Self, ConfigFileError> {
+        let load = |path: &Path| read_parsed("price book", path, parse).map(Arc::new);
         Ok(Self { file: Some(ReloadingFile::open(path, "prices", load)?) })
     }
 
@@ -45,17 +43,6 @@ impl PriceFile {
         let (book, notice) = file.current();
         PriceFileSnapshot { prices: Some(CurrentPrices::new(book, now)), notice }
     }
-}
-
-fn load(path: &Path) -> Result<Arc<PriceBook>, ConfigFileError> {
-    let what = "price book";
-    let text = read_text(what, path, MAX_FILE_BYTES)?;
-    let book = parse(&text).map_err(|errors| ConfigFileError::Invalid {
-        what,
-        path: path.to_owned(),
-        problems: first_problems(&errors, 5, ""),
-    })?;
-    Ok(Arc::new(book))
 }
 
 #[cfg(test)]

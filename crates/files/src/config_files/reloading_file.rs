@@ -148,6 +148,20 @@ pub(super) fn read_text(
     })
 }
 
+/// Reads and parses a file of at most 1 MiB, which is also the limit of the parsers.
+pub(super) fn read_parsed<T>(
+    what: &'static str,
+    path: &Path,
+    parse: impl FnOnce(&str) -> Result<T, Vec<LayoutError>>,
+) -> Result<T, ConfigFileError> {
+    let text = read_text(what, path, 1 << 20)?;
+    parse(&text).map_err(|errors| ConfigFileError::Invalid {
+        what,
+        path: path.to_owned(),
+        problems: first_problems(&errors, 5, ""),
+    })
+}
+
 /// Formats the first `limit` errors, each with its line. `more` follows the number of the others.
 pub(super) fn first_problems(errors: &[LayoutError], limit: usize, more: &str) -> String {
     let shown = errors.iter().take(limit);

@@ -7,9 +7,9 @@ use octavo_fleet::price::{Amount, Currency};
 use octavo_model::source_position::SourcePosition;
 
 use super::error::{LayoutError, LayoutProblem};
+use super::fields::{label_text, optional, text, value};
 use super::findings::{Findings, Mapping, MappingShape};
 use super::node::YamlNode;
-use super::prices::{label_text, optional, text, value};
 use super::{expect_header, parse_file};
 
 const FILE: MappingShape =

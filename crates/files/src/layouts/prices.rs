@@ -1,15 +1,14 @@
 //! Parsing of an administrator's price book into a [`PriceBook`], with the same strictness and source positions as for
 //! layouts.
 
-use std::str::FromStr;
-
 use jiff::Timestamp;
 use octavo_fleet::price::{
-    Currency, PriceBook, PriceEntry, PriceError, PriceKey, PurchaseOption, Validity, parse_time,
+    Currency, PriceBook, PriceEntry, PriceKey, PurchaseOption, Validity, parse_time,
 };
 
 use super::error::{LayoutError, LayoutProblem};
-use super::findings::{Findings, Mapping, MappingShape, is_label_value};
+use super::fields::{label_text, optional, text, value};
+use super::findings::{Findings, Mapping, MappingShape};
 use super::node::YamlNode;
 use super::output::{OutputValue, map};
 use super::{API_VERSION, expect_header, parse_file, scalar};
@@ -33,10 +32,6 @@ pub(crate) const MAX_PRICES: usize = 2000;
 
 /// ISO 4217 code for tests: stands for an invalid currency while the prices are checked for further errors.
 const ASSUMED_CURRENCY: &str = "XTS";
-
-/// An invalid value, whose error is one of the findings.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Reported;
 
 /// Levels written in block style: the file and its prices.
 const BLOCK_LEVELS: usize = 2;
@@ -147,19 +142,6 @@ fn read_validity(price: Mapping<'_>, findings: &mut Findings) -> Option<Validity
     Some(Validity { from, until })
 }
 
-/// Reads the value of a key that may be absent.
-pub(super) fn optional<T>(
-    price: Mapping<'_>,
-    key: &'static str,
-    findings: &mut Findings,
-    read: impl Fn(&YamlNode, &'static str, &mut Findings) -> Option<T>,
-) -> Result<Option<T>, Reported> {
-    match price.get(key) {
-        Some(node) => read(node, key, findings).map(Some).ok_or(Reported),
-        None => Ok(None),
-    }
-}
-
 fn time(node: &YamlNode, what: &'static str, findings: &mut Findings) -> Option<Timestamp> {
     let text = text(node, what, findings)?;
     findings.accept(parse_time(text), node.position)
@@ -167,37 +149,6 @@ fn time(node: &YamlNode, what: &'static str, findings: &mut Findings) -> Option<
 
 fn label_value(node: &YamlNode, what: &'static str, findings: &mut Findings) -> Option<String> {
     label_text(node, what, "a value of a node label", findings)
-}
-
-/// Parses a text that is valid as the value of a label. `expected` describes it in the error message.
-pub(super) fn label_text(
-    node: &YamlNode,
-    what: &'static str,
-    expected: &'static str,
-    findings: &mut Findings,
-) -> Option<String> {
-    let text = text(node, what, findings)?;
-    let text = Some(text).filter(|text| is_label_value(text));
-    findings.expect(text, node, what, expected).map(str::to_owned)
-}
-
-/// Parses a value whose error message is self-explanatory.
-pub(super) fn value<T: FromStr<Err = PriceError>>(
-    node: &YamlNode,
-    what: &'static str,
-    findings: &mut Findings,
-) -> Option<T> {
-    let text = text(node, what, findings)?;
-    findings.accept(text.parse(), node.position)
-}
-
-pub(super) fn text<'n>(
-    node: &'n YamlNode,
-    what: &'static str,
-    findings: &mut Findings,
-) -> Option<&'n str> {
-    let text = scalar::text(node).filter(|_| !node.is_null());
-    findings.expect(text, node, what, "a string")
 }
 
 #[cfg(test)]

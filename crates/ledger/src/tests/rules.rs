@@ -33,15 +33,9 @@ fn unit(place: Option<(u32, u32)>, profile: &str, total: u64, tenants: Vec<Tenan
         gpu_instance: place.map(|(gi, _)| gi),
         compute_instance: place.map(|(_, ci)| ci),
         profile: place.map(|_| profile.to_owned()),
-        resource: None,
-        replicas: None,
-        fair_share: None,
         memory: Some(memory(total)),
-        utilization: None,
         tenants,
-        unattributed: None,
-        exhausted_in: None,
-        is_nearly_exhausted: false,
+        ..UnitUsage::default()
     }
 }
 

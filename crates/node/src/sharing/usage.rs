@@ -28,7 +28,7 @@ pub struct Usage {
     pub are_allocations_unknown: bool,
 }
 
-/// Usage from a time on, which an agent could not report.
+/// Usage from a time on, which an aggregator may not have stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PastUsage {
     /// Time in seconds since 1970.
@@ -69,7 +69,7 @@ pub struct DeviceUsage {
 
 /// Usage of a unit by pod: of a whole device or of a partition.
 #[skip_serializing_none]
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct UnitUsage {
     /// UUID of the device or partition.

@@ -34,15 +34,8 @@ fn unit(profile: Option<&str>, tenants: Vec<Tenant>) -> UnitUsage {
         gpu_instance: profile.map(|_| 1),
         compute_instance: profile.map(|_| 0),
         profile: profile.map(str::to_owned),
-        resource: None,
-        replicas: None,
-        fair_share: None,
-        memory: None,
         tenants,
-        utilization: None,
-        unattributed: None,
-        exhausted_in: None,
-        is_nearly_exhausted: false,
+        ..UnitUsage::default()
     }
 }
 

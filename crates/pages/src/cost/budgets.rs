@@ -53,7 +53,7 @@ impl BudgetView {
 
 impl BudgetRow {
     fn new(item: &BudgetStatus) -> Self {
-        let shown = |amount: Amount| format!("{} {}", amount.shown_in_hundredths(), item.currency);
+        let shown = |amount: Amount| amount.shown_with(&item.currency);
         Self {
             name: printable(&item.scope.to_string()),
             amount: shown(item.amount),

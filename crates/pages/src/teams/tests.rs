@@ -48,18 +48,9 @@ fn device(number: u8, tenant: Tenant) -> DeviceUsage {
     };
     let unit = UnitUsage {
         uuid: UUID.to_owned(),
-        gpu_instance: None,
-        compute_instance: None,
-        profile: None,
-        resource: None,
-        replicas: None,
-        fair_share: None,
         memory: Some(memory),
         tenants: vec![tenant],
-        utilization: None,
-        unattributed: None,
-        exhausted_in: None,
-        is_nearly_exhausted: false,
+        ..UnitUsage::default()
     };
     DeviceUsage {
         pci: format!("0000:{number:02x}:00.0").parse().unwrap(),

@@ -36,7 +36,7 @@ impl LedgerReader {
         let period = BudgetPeriod::new(now, begins);
         let mut costs = Vec::new();
         for by in [Dimension::Namespace, Dimension::Team] {
-            if !budgets.iter().any(|budget| Dimension::of(&budget.scope) == by) {
+            if !budgets.iter().any(|budget| Dimension::from(&budget.scope) == by) {
                 continue;
             }
             let month = self.costs(by, period.month.start..now, prices).await?;

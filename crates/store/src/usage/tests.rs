@@ -33,18 +33,10 @@ fn node(name: &str, memory: &[u64]) -> Arc<Node> {
     let tenants = tenants.map(|(number, memory)| tenant(&format!("pod-{number}"), *memory));
     let unit = UnitUsage {
         uuid: "GPU-5fd4087b-86f3-7a43-b711-4771313afc50".to_owned(),
-        gpu_instance: None,
-        compute_instance: None,
-        profile: None,
-        resource: None,
         replicas: Some(4),
         fair_share: Some(Mebibytes::new(10)),
-        memory: None,
         tenants: tenants.collect(),
-        utilization: None,
-        unattributed: None,
-        exhausted_in: None,
-        is_nearly_exhausted: false,
+        ..UnitUsage::default()
     };
     let usage = Usage {
         devices: vec![DeviceUsage {

@@ -70,7 +70,7 @@ impl PartKey {
         Self("usage".into())
     }
 
-    /// Key of the usage by pod that could not be reported.
+    /// Key of the past usage by pod.
     pub fn past_usage() -> Self {
         Self("past-usage".into())
     }

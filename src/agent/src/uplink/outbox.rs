@@ -37,7 +37,7 @@ pub struct Outbox {
     spool: Spool,
     /// The last status that the aggregator has acknowledged; empty without a connection.
     acknowledged: watch::Receiver<Parts>,
-    /// Start of the connection, as far as it was noticed.
+    /// Time at which the current connection was noticed.
     connected: Option<Instant>,
 }
 
@@ -53,7 +53,7 @@ pub(super) enum QueuedStatus {
     TooLarge,
 }
 
-/// Time after which an aggregator has written what it acknowledged to its ledger, also if the database was not available for a
+/// Time after which an aggregator has stored acknowledged usage in its ledger, even if the database was unavailable for a
 /// while. Until then, past usages are reported again.
 const SETTLE_TIME: Duration = Duration::from_mins(10);
 /// Bytes of a part in a message in addition to key and content: two tags and three lengths.
@@ -127,8 +127,8 @@ impl Outbox {
             return None;
         }
         if self.has_stored() && self.is_usage_acknowledged() {
-            let stored = SETTLE_TIME.as_secs().try_into().unwrap_or(i64::MAX);
-            self.spool.forget_before(wall_clock.as_second().saturating_sub(stored));
+            let stored = wall_clock.saturating_sub(SETTLE_TIME).unwrap_or(wall_clock);
+            self.spool.forget_before(stored.as_second());
         }
         self.spool.record(wall_clock.as_second(), &usage_for_report(usage, MAX_REPORTED_TENANTS));
         match self.rate.next_action(now, usage) {
@@ -142,7 +142,7 @@ impl Outbox {
         }
     }
 
-    /// Returns whether the connection has lasted so long that the aggregator has stored what it acknowledged at its begin.
+    /// Returns whether the aggregator has stored the usage that it acknowledged at the start of the connection.
     fn has_stored(&mut self) -> bool {
         if self.acknowledged.borrow().is_empty() {
             self.connected = None;
@@ -161,7 +161,7 @@ impl Outbox {
         let has_stored = self.has_stored();
         let latest = match (&self.base, &self.usage) {
             (QueuedStatus::Status(parts), Some(usage)) => {
-                let past = self.spool.part().filter(|_| !has_stored);
+                let past = if has_stored { None } else { self.spool.part() };
                 let (latest, is_crowded) = with_usage(parts, usage, past);
                 if is_crowded && !self.crowded {
                     warn!("the status is too large to include usage by pod");
@@ -443,18 +443,9 @@ mod tests {
         };
         let unit = UnitUsage {
             uuid: "GPU-5fd4087b-86f3-7a43-b711-4771313afc50".to_owned(),
-            gpu_instance: None,
-            compute_instance: None,
-            profile: None,
-            resource: None,
             replicas: Some(3),
-            fair_share: None,
-            memory: None,
             tenants: (0..tenants).map(tenant).collect(),
-            utilization: None,
-            unattributed: None,
-            exhausted_in: None,
-            is_nearly_exhausted: false,
+            ..UnitUsage::default()
         };
         let device = DeviceUsage {
             pci: PciAddress::new(0, 7, 0, 0).unwrap(),

@@ -1,4 +1,4 @@
-//! Allocations that the aggregator has not confirmed, with their times, so that it can account for them later.
+//! Allocations that the aggregator may not have stored, with their times, so that it can account for them later.
 
 use std::collections::VecDeque;
 
@@ -9,8 +9,7 @@ use octavo_node::sharing::usage::{PastUsage, Usage};
 use octavo_stream::protocol::{Content, PartKey};
 use octavo_stream::status;
 
-/// Usages since the last confirmed one, within the size of a part. If there are too many, the times of the earliest ones are
-/// forgotten.
+/// Past usages, within the size of a part. If there are too many, the times of the earliest ones are forgotten.
 #[derive(Debug, Default)]
 pub(super) struct Spool {
     /// The first one contains all devices, each further one those that have changed.
@@ -53,7 +52,8 @@ impl Spool {
 
     /// The part of a status; `None` if nothing is recorded, or one usage is too large.
     pub(super) fn part(&self) -> Option<(PartKey, Content)> {
-        (!self.past.is_empty() && !self.is_too_large()).then(|| self.encode())
+        let part = (!self.past.is_empty()).then(|| self.encode());
+        part.filter(|(_, content)| content.bytes().len() <= MAX_USAGE_BYTES)
     }
 
     fn is_too_large(&self) -> bool {
@@ -100,21 +100,7 @@ mod tests {
             ids: vec![ShareId::whole(&uuid)],
             ..Tenant::default()
         };
-        let unit = UnitUsage {
-            uuid,
-            gpu_instance: None,
-            compute_instance: None,
-            profile: None,
-            resource: None,
-            replicas: None,
-            fair_share: None,
-            memory: None,
-            utilization: None,
-            tenants: vec![tenant],
-            unattributed: None,
-            exhausted_in: None,
-            is_nearly_exhausted: false,
-        };
+        let unit = UnitUsage { uuid, tenants: vec![tenant], ..UnitUsage::default() };
         DeviceUsage {
             pci: PciAddress::new(0, number, 0, 0).unwrap(),
             name: format!("GPU {number}"),
@@ -133,7 +119,7 @@ mod tests {
         Usage { devices, ..Usage::default() }
     }
 
-    /// What a reader of the part learns: pods of the devices from each time on.
+    /// Pods of the devices from each time on, decoded from the part.
     fn read(spool: &Spool) -> Vec<(i64, Vec<String>)> {
         let (_, content) = spool.part().unwrap();
         assert!(content.bytes().len() <= MAX_USAGE_BYTES);

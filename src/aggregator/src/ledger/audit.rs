@@ -1,6 +1,6 @@
 //! Audit events that wait for the database.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -82,8 +82,7 @@ impl PendingRecords {
     /// Forgets nodes that are not in the fleet.
     pub(super) fn retain(&mut self, nodes: &[Arc<Node>]) {
         if self.taken.len() > nodes.len() {
-            let names: std::collections::BTreeSet<&NodeName> =
-                nodes.iter().map(|node| &node.name).collect();
+            let names: BTreeSet<&NodeName> = nodes.iter().map(|node| &node.name).collect();
             self.taken.retain(|name, _| names.contains(name));
         }
     }

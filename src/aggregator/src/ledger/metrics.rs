@@ -12,7 +12,7 @@ pub struct LedgerMetrics {
     written: Gauge<i64>,
     waiting: Gauge<i64>,
     bytes: Gauge<i64>,
-    audit_end: Gauge<i64>,
+    audit_head: Gauge<i64>,
     failures: Counter<u64, AtomicU64>,
     pending_days: Gauge<i64>,
     export_failures: Counter<u64, AtomicU64>,
@@ -41,7 +41,7 @@ impl LedgerMetrics {
         registry.register(
             "octavo_ledger_audit_last_entry",
             "Number of the last audit entry",
-            self.audit_end.clone(),
+            self.audit_head.clone(),
         );
         registry.register(
             "octavo_ledger_failures",
@@ -72,8 +72,8 @@ impl LedgerMetrics {
         self.bytes.set(i64::try_from(bytes).unwrap_or(i64::MAX));
     }
 
-    pub(super) fn set_audit_end(&self, seq: i64) {
-        self.audit_end.set(seq);
+    pub(super) fn set_audit_head(&self, seq: i64) {
+        self.audit_head.set(seq);
     }
 
     pub(super) fn count_failure(&self) {

@@ -39,7 +39,7 @@ pub(super) fn device_states(
     states.collect()
 }
 
-/// Devices of a node as its agent observed them while it could not report, from each time on.
+/// Devices of a node from each time on, as its agent reports the past.
 pub(super) fn past_states(
     node: &Node,
     directory: PodDirectory<'_>,

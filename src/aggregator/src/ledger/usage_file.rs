@@ -5,7 +5,7 @@
 use std::io::{self, Write};
 use std::sync::Arc;
 
-use octavo_ledger::{Container, Holder, Interval};
+use octavo_ledger::{Container, Interval};
 use parquet::basic::Compression;
 use parquet::data_type::{BoolType, ByteArray, ByteArrayType, Int64Type};
 use parquet::errors::ParquetError;
@@ -175,10 +175,7 @@ fn ppm_seconds(interval: &Interval) -> i64 {
 }
 
 fn container(interval: &Interval) -> Option<&Container> {
-    match &interval.part.holder {
-        Holder::Container(container) => Some(container),
-        Holder::Unallocated | Holder::Unknown => None,
-    }
+    interval.part.holder.container().map(|container| &**container)
 }
 
 /// The error of the operating system, if that is the cause.

@@ -2,10 +2,8 @@
 
 use std::io;
 
-use axum::body::Body;
 use axum::extract::State;
-use axum::http::{HeaderValue, header};
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use octavo_access::visibility::ReaderVisibility;
 use octavo_fleet::problem::Problem;
 use octavo_ledger::audit::AuditQuery;
@@ -16,14 +14,12 @@ use tokio::sync::mpsc;
 use tracing::warn;
 
 use super::Api;
+use super::attachment::{Part, attachment};
 use super::cost::{ledger, ledger_error};
 use super::nodes::QueryPairs;
 use super::problem::ApiError;
 
 const JSON_LINES: &str = "application/x-ndjson";
-
-/// A part of the file. After an error, the connection is closed, so that the reader does not mistake it for a complete file.
-type Part = Result<String, io::Error>;
 
 /// Export the audit trail
 ///
@@ -57,12 +53,7 @@ pub(super) async fn audit(
     let range = ledger.audit_range(&query).await;
     let range = range.map_err(|error| ledger_error(&error, "from", &visibility))?;
     let parts = TaskStream::start(1, |parts| send(ledger, query, range, parts));
-    let file = HeaderValue::from_static("attachment; filename=\"audit.jsonl\"");
-    let headers = [
-        (header::CONTENT_TYPE, HeaderValue::from_static(JSON_LINES)),
-        (header::CONTENT_DISPOSITION, file),
-    ];
-    Ok((headers, Body::from_stream(parts)).into_response())
+    Ok(attachment(JSON_LINES, "attachment; filename=\"audit.jsonl\"", parts))
 }
 
 /// Sends the entries in this range of numbers until the reader has all or disconnects. One page is in memory at a time.
@@ -70,7 +61,7 @@ async fn send(
     ledger: LedgerReader,
     query: AuditQuery,
     range: Option<(i64, i64)>,
-    parts: mpsc::Sender<Part>,
+    parts: mpsc::Sender<Part<String>>,
 ) {
     let Some((mut first, last)) = range else { return };
     loop {
@@ -89,8 +80,8 @@ async fn send(
             }
         };
         let is_open = parts.send(Ok(page.lines)).await.is_ok();
-        match page.last {
-            Some(sent) if is_open => first = sent.saturating_add(1),
+        match page.next {
+            Some(next) if is_open => first = next,
             Some(_) | None => return,
         }
     }

@@ -3,15 +3,13 @@
 use std::io;
 use std::sync::Arc;
 
-use axum::body::Body;
 use axum::extract::State;
-use axum::http::{HeaderValue, header};
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use octavo_access::visibility::ReaderVisibility;
 use octavo_fleet::access::{AccessReview, Resource, Verb};
 use octavo_fleet::price::PriceBook;
 use octavo_fleet::problem::Problem;
-use octavo_ledger::focus::{BillingAccount, OriginCharge, header as csv_header};
+use octavo_ledger::focus::{BillingAccount, OriginCharge, header};
 use octavo_store::ledger::{FocusQuery, LedgerReader};
 use octavo_store::task_stream::TaskStream;
 use octavo_toolkit::error::chain;
@@ -19,14 +17,12 @@ use tokio::sync::mpsc;
 use tracing::warn;
 
 use super::Api;
+use super::attachment::{Part, attachment};
 use super::cost::{ledger, ledger_error};
 use super::nodes::QueryPairs;
 use super::problem::{ApiError, ProblemKind};
 
 const CSV: &str = "text/csv; charset=utf-8; header=present";
-
-/// A part of the file. After an error, the connection is closed, so that the reader does not mistake it for a complete file.
-type Part = Result<Vec<u8>, io::Error>;
 
 /// An export and its source.
 struct Export {
@@ -88,19 +84,13 @@ pub(super) async fn focus(
     let first = export.ledger.focus_charges(query.from, &export.prices).await;
     let first = first.map_err(|error| ledger_error(&error, "from", &visibility))?;
     let parts = TaskStream::start(1, |parts| export.send(first, parts));
-    let file = HeaderValue::from_static("attachment; filename=\"focus.csv\"");
-    let headers = [
-        (header::CONTENT_TYPE, HeaderValue::from_static(CSV)),
-        (header::CONTENT_DISPOSITION, file),
-    ];
-    Ok((headers, Body::from_stream(parts)).into_response())
+    Ok(attachment(CSV, "attachment; filename=\"focus.csv\"", parts))
 }
 
 impl Export {
     /// Sends the file, with the charges of the first day, until the reader has all or disconnects. One day is in memory at a time.
-    async fn send(self, first: Vec<OriginCharge>, parts: mpsc::Sender<Part>) {
-        let is_open =
-            parts.send(Ok(csv_header())).await.is_ok() && self.send_day(first, &parts).await;
+    async fn send(self, first: Vec<OriginCharge>, parts: mpsc::Sender<Part<Vec<u8>>>) {
+        let is_open = parts.send(Ok(header())).await.is_ok() && self.send_day(first, &parts).await;
         if !is_open {
             return;
         }
@@ -117,7 +107,11 @@ impl Export {
     }
 
     /// Returns whether the reader is still connected.
-    async fn send_day(&self, charges: Vec<OriginCharge>, parts: &mpsc::Sender<Part>) -> bool {
+    async fn send_day(
+        &self,
+        charges: Vec<OriginCharge>,
+        parts: &mpsc::Sender<Part<Vec<u8>>>,
+    ) -> bool {
         for charge in charges {
             let is_open = match charge.csv(&self.account) {
                 Ok(part) => parts.send(Ok(part)).await.is_ok(),
@@ -132,7 +126,7 @@ impl Export {
 }
 
 /// Ends the file with an error; returns false.
-async fn fail(error: &str, parts: &mpsc::Sender<Part>) -> bool {
+async fn fail(error: &str, parts: &mpsc::Sender<Part<Vec<u8>>>) -> bool {
     warn!(error, "the FOCUS export is incomplete; its connection is closed");
     // A reader that is gone needs no error.
     let _is_read = parts.send(Err(io::Error::other("the ledger cannot be exported"))).await;

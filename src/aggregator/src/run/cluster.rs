@@ -63,7 +63,8 @@ impl ClusterTasks {
         runtime: &Runtime,
         settings: &AggregatorSettings,
         view: FleetView,
-        (audit, queue): (&AuditLog, Option<AuditQueue>),
+        audit: &AuditLog,
+        queue: Option<AuditQueue>,
     ) -> Result<Self, StartError> {
         let client = settings.cluster.follow_cluster.then(|| kube_client(runtime, settings));
         let client = client.transpose().map_err(StartError::Cluster)?;

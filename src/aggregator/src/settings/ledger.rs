@@ -4,11 +4,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use octavo_database::DatabaseUrl;
-use octavo_ledger::Day;
+use octavo_ledger::{Day, MAX_PAST_SECONDS};
 use octavo_settings::duration;
 
-/// Minimum retention: agents send usage of up to seven days later, and a day is recalculated from its details then.
-const MIN_DAYS: i64 = 9;
+/// Minimum retention: a day whose usage arrives later is recalculated from its details, which must exist until then.
+const MIN_DAYS: i64 = MAX_PAST_SECONDS / 86_400 + 2;
 
 /// Settings of the usage ledger.
 #[derive(Debug, Clone, PartialEq, Eq, clap::Args)]

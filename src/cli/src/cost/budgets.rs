@@ -45,7 +45,7 @@ fn object_name(scope: &BudgetScope) -> String {
 }
 
 fn row(item: &BudgetStatus) -> Vec<Cell> {
-    let shown = |amount: Amount| format!("{} {}", amount.shown_in_hundredths(), item.currency);
+    let shown = |amount: Amount| amount.shown_with(&item.currency);
     let forecast = item.forecast.map_or_else(|| "unknown".to_owned(), shown);
     let cells = [item.scope.to_string(), shown(item.amount), shown(item.spent), forecast];
     let state = Cell::new(&item.state, item.state.tone().into());

@@ -93,18 +93,9 @@ fn usage() -> impl Strategy<Value = Usage> {
         let id = if is_replica { ShareId::replica("GPU-1", 0) } else { ShareId::whole("GPU-1") };
         let unit = UnitUsage {
             uuid: "GPU-1".to_owned(),
-            gpu_instance: None,
-            compute_instance: None,
-            profile: None,
-            resource: None,
             replicas,
-            fair_share: None,
-            memory: None,
             tenants: vec![Tenant { ids: vec![id], ..Tenant::default() }],
-            utilization: None,
-            unattributed: None,
-            exhausted_in: None,
-            is_nearly_exhausted: false,
+            ..UnitUsage::default()
         };
         Usage {
             devices: vec![DeviceUsage {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use octavo_fleet::cluster::PodOwner;
 use octavo_fleet::price::{PriceKey, PurchaseOption};
-use octavo_ledger::{Activity, Device, Method, PPM, Part, Utilization};
+use octavo_ledger::{Activity, Device, Holder, Method, PPM, Part, Utilization};
 use parquet::file::metadata::RowGroupMetaData;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::{Field, Row};
