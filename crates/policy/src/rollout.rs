@@ -1,5 +1,6 @@
 //! Progress of one policy: its status after the present observation.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
@@ -115,26 +116,30 @@ fn needs_change(policy: &Policy, node: &PolicyNode<'_>, now: Timestamp) -> bool 
 }
 
 /// Corrects a status that was lost or restored from a backup, and returns whether it was: the status names a roll-out before the records
-/// do, so it is older than a record with a later number.
+/// do, so it is older than a record with a later number. A policy whose spec cannot be read changes no nodes, so it can wait.
 ///
 /// A controller with an outdated view of the policy comes to the same result, but the API server refuses its status.
 pub(crate) fn recover(policy: &mut Policy, world: &World<'_>) -> bool {
     let recorded = world.last_rollout(policy);
+    let Some(budget) = Observation::new(world, policy).map(|observed| observed.budget()) else {
+        return false;
+    };
     if recorded <= policy.status.rollout {
         return false;
     }
-    let is_changing = |node: &&PolicyNode<'_>| {
-        node.record.of(&policy.uid).is_some_and(|record| {
-            let is_reliable = record.unreliable_until().is_none_or(|until| until <= world.now);
-            !node.is_available() || !is_reliable
-        })
-    };
-    // Available nodes of an older wave must wait for the budget like all others.
-    let changing = world.nodes.values().filter(is_changing).take(MAX_WAVE);
-    let changing = changing.map(|node| node.name().to_owned()).collect();
+    let changing = world.nodes.values().filter_map(|node| {
+        let record = node.record.of(&policy.uid)?;
+        let is_reliable = record.unreliable_until().is_none_or(|until| until <= world.now);
+        (!node.is_available() || !is_reliable).then(|| (node, record.since))
+    });
+    let mut changing: Vec<_> = changing.collect();
+    // A node whose report is unreliable only looks available, so the wave must name it. Of the others, those of the last wave are probably
+    // the latest. More than the budget would be too many: some can be available again before their next change.
+    changing.sort_by_key(|(node, since)| (!node.is_available(), Reverse(*since)));
+    changing.truncate(budget.min(MAX_WAVE));
     let status = &mut policy.status;
     status.rollout = recorded;
-    status.updating = changing;
+    status.updating = changing.into_iter().map(|(node, _)| node.name().to_owned()).collect();
     status.failures.clear();
     // The request may have been carried out.
     status.rollback_to.clone_from(&policy.rollback_to);

@@ -133,6 +133,29 @@ fn end(mut cluster: Cluster) {
     }
 }
 
+/// A lost status must not lead to a wave of all nodes that are unavailable then: some are available again when they are changed.
+#[test]
+fn p5_budget_holds_if_nodes_become_available_after_the_status_was_lost() {
+    let acts = vec![
+        Act::Work(1),
+        Act::Work(1),
+        Act::Work(1),
+        Act::Tick,
+        Act::Tick,
+        Act::Fate(0, Fate::Applies(4)),
+        Act::See,
+        Act::Tick,
+        Act::Work(1),
+        Act::Work(3),
+        Act::Spec(1),
+        Act::LoseStatus,
+        Act::Tick,
+        Act::Work(1),
+        Act::Work(4),
+    ];
+    run(acts, "Pause", 1, 0);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
 
