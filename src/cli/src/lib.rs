@@ -40,6 +40,7 @@ mod quota_check;
 mod resolved_layout;
 pub mod settings;
 mod sharing;
+mod simulate;
 mod slo;
 mod support_bundle;
 mod top;
@@ -180,6 +181,9 @@ fn run(invocation: &Invocation, open: OpenHardware) -> Result<Report, CliError> 
             layouts::export(&*inventory(&settings.source, open)?, settings)
         }
         Command::Layouts(command) => of_layouts(command, open, colors),
+        Command::Simulate(settings) => {
+            simulate::simulate(&*inventory(&settings.source, open)?, settings, colors)
+        }
         Command::Sharing(command) => of_sharing(command, open, colors),
         Command::Catalog(command) => catalog::report(command, colors),
         Command::Prices(command) => prices::report(command, colors),

@@ -25,6 +25,7 @@ pub mod prices;
 pub mod profiles;
 pub mod quota_check;
 pub mod sharing;
+pub mod simulate;
 pub mod slo;
 pub mod source;
 pub mod support_bundle;
@@ -74,6 +75,7 @@ use self::prices::PricesCommand;
 use self::profiles::ProfilesCommand;
 use self::quota_check::QuotaCheckSettings;
 use self::sharing::SharingCommand;
+use self::simulate::SimulateSettings;
 use self::slo::SloSettings;
 use self::support_bundle::SupportBundleSettings;
 use self::top::TopSettings;
@@ -141,6 +143,9 @@ pub enum Command {
     /// Show the resources that a layout offers to pods
     #[command(subcommand, after_long_help = include_str!("../help/sharing.txt"))]
     Sharing(SharingCommand),
+    /// Compare placements of MIG instances for a trace of requests
+    #[command(after_long_help = include_str!("../help/simulate.txt"))]
+    Simulate(SimulateSettings),
     /// Look up accelerator products by name
     #[command(subcommand, after_long_help = include_str!("../help/catalog.txt"))]
     Catalog(CatalogCommand),
@@ -421,6 +426,7 @@ impl Command {
             | Self::Estimate(_)
             | Self::Slo(_)
             | Self::QuotaCheck(_)
+            | Self::Simulate(_)
             | Self::Usage(_)
             | Self::Cost(_)
             | Self::Audit(_)

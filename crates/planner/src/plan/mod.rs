@@ -21,6 +21,7 @@ mod alternatives;
 mod arrange;
 mod build;
 mod cache;
+mod combinations;
 mod device;
 pub mod document;
 mod guard;
@@ -46,6 +47,7 @@ use serde::{Deserialize, Serialize};
 use serde_with::{DisplayFromStr, serde_as, skip_serializing_none};
 use utoipa::ToSchema;
 
+pub use self::combinations::{Combinations, PlacementBits};
 pub use self::device::{Feasibility, feasible};
 pub use self::guard::{blocking_cause, is_in_use};
 pub use self::outcome::{InstanceEffect, PlanOutcome, PlanSummary};

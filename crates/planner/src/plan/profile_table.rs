@@ -18,6 +18,7 @@ const MAX_PROFILES: usize = 64;
 const MAX_PLACEMENTS: usize = 512;
 
 /// The profiles and slices of a device.
+#[derive(Debug)]
 pub(super) struct ProfileTable<'a> {
     pub(super) profiles: Vec<PlaceableProfile<'a>>,
     /// GPU slices of the whole device: those of its largest profile.
@@ -27,6 +28,7 @@ pub(super) struct ProfileTable<'a> {
 }
 
 /// A profile with its placements.
+#[derive(Debug)]
 pub(super) struct PlaceableProfile<'a> {
     pub(super) source: &'a GpuInstanceProfile,
     /// Maximum instances on an empty device: the driver's count where it is reliable, limited by non-overlapping

@@ -40,7 +40,7 @@ pub const GROUPS: [(&str, &[&str]); 5] = [
         "Capacity and profiles (need an aggregator)",
         &["availability", "match", "estimate", "slo", "profiles", "generate", "quota-check"],
     ),
-    ("Layouts and sharing", &["layouts", "sharing", "migrate", "mig-parted"]),
+    ("Layouts and sharing", &["layouts", "sharing", "simulate", "migrate", "mig-parted"]),
     ("Tools", &["validate", "pod-devices", "catalog", "prices", "demo", "completion", "version"]),
 ];
 

@@ -1,0 +1,230 @@
+//! Placement of requests for MIG instances: `cargo bench --profile release --bench demand`.
+//!
+//! It compares the strategy of production with others on random requests, on the trace in `examples/traces` and in a queue, and measures
+//! the time of a decision. It prints tables in Markdown for `docs/performance.md` and never fails on a figure.
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    clippy::disallowed_methods,
+    clippy::cast_precision_loss,
+    reason = "a benchmark is a script: it measures the wall clock, prints, and stops at the first error"
+)]
+
+use std::time::{Duration, Instant};
+
+use fastrand::Rng;
+use octavo_demand::simulation::{
+    Comparison, Discipline, Job, Load, Mix, Options, Strategy, compare, parse_trace, run,
+};
+use octavo_demand::{Fleet, Fragmentation, Geometry, candidates};
+use octavo_model::examples::h100;
+use octavo_model::profile::ProfileName;
+use strum::VariantArray;
+
+const RUNS: u64 = 5;
+const REQUESTS: usize = 20_000;
+const WARM_UP: usize = 4_000;
+
+/// Devices with the five profiles of the published comparisons.
+fn fleet(count: usize) -> Fleet {
+    let mut fleet = Fleet::default();
+    fleet.add(Geometry::new(&h100(), |profile| ![15, 20].contains(&profile.id)).unwrap(), count);
+    fleet
+}
+
+fn main() {
+    mixes();
+    recorded_trace();
+    queue();
+    speed();
+    decisions();
+}
+
+fn mixes() {
+    println!(
+        "Acceptance in % (standard deviation over {RUNS} seeds) and operations per accepted request, 100 GPUs, load 1.0:\n"
+    );
+    let fleet = fleet(100);
+    let load = Load { slices: fleet.slices(), factor: 1.0 };
+    let all: Vec<(&str, Comparison)> = Mix::VARIANTS
+        .iter()
+        .map(|mix| {
+            let traces: Vec<Vec<Job>> = (0..RUNS)
+                .map(|seed| mix.jobs(fleet.geometries()[0].profiles(), load, REQUESTS, seed))
+                .collect();
+            let strategies = Strategy::VARIANTS;
+            (mix.into(), compare(&fleet, &traces, strategies, Discipline::Loss, WARM_UP))
+        })
+        .collect();
+    let names: Vec<&str> = all.iter().map(|(name, _)| *name).collect();
+    println!("| strategy | {} |\n|---|{}", names.join(" | "), "---|".repeat(names.len()));
+    for (at, strategy) in Strategy::VARIANTS.iter().enumerate() {
+        let cells = all.iter().map(|(_, comparison)| {
+            let result = &comparison.strategies[at];
+            let accepted = result.acceptance;
+            format!(
+                "{:.1} ({:.1}), {:.2}",
+                100.0 * accepted.mean,
+                100.0 * accepted.standard_deviation,
+                result.operations_per_request.mean
+            )
+        });
+        println!("| {} | {} |", <&str>::from(strategy), cells.collect::<Vec<_>>().join(" | "));
+    }
+    let bounds =
+        all.iter().map(|(_, one)| format!("{:.1}", 100.0 * one.free_defragmentation.unwrap().mean));
+    println!("| free defragmentation | {} |\n", bounds.collect::<Vec<_>>().join(" | "));
+}
+
+fn recorded_trace() {
+    println!(
+        "Trace `examples/traces/openb.csv`, acceptance in % and operations per accepted request:\n"
+    );
+    let jobs = parse_trace(include_str!("../examples/traces/openb.csv")).unwrap();
+    println!("| strategy | 12 GPUs | 24 GPUs | 48 GPUs |\n|---|---|---|---|");
+    let all: Vec<Comparison> = [12, 24, 48]
+        .iter()
+        .map(|gpus| {
+            let traces = [jobs.clone()];
+            compare(&fleet(*gpus), &traces, Strategy::VARIANTS, Discipline::Loss, 0)
+        })
+        .collect();
+    for (at, strategy) in Strategy::VARIANTS.iter().enumerate() {
+        let cells = all.iter().map(|one| {
+            let result = &one.strategies[at];
+            let operations = result.operations_per_request.mean;
+            format!("{:.1}, {operations:.2}", 100.0 * result.acceptance.mean)
+        });
+        println!("| {} | {} |", <&str>::from(strategy), cells.collect::<Vec<_>>().join(" | "));
+    }
+    println!();
+}
+
+/// Requests with the parameters of MIGBench's saturated trace: 500 jobs on 8 GPUs, the first 56 of which fill them with 1g.
+fn saturated(seed: u64) -> Vec<Job> {
+    const PROFILES: [(&str, f64); 4] =
+        [("1g.10gb", 35.0), ("2g.20gb", 25.0), ("3g.40gb", 25.0), ("7g.80gb", 5.0)];
+    let mut rng = Rng::with_seed(seed);
+    let exponential = |rng: &mut Rng| -(1.0 - rng.f64()).ln();
+    let mut now = 0.0;
+    (0..500)
+        .map(|number| {
+            if number >= 56 {
+                now += 15.0 * exponential(&mut rng);
+            }
+            // Box-Muller transform.
+            let normal =
+                (2.0 * exponential(&mut rng)).sqrt() * (std::f64::consts::TAU * rng.f64()).cos();
+            let mut rest = rng.f64() * 90.0;
+            let chosen = PROFILES.iter().find(|(_, weight)| {
+                rest -= weight;
+                rest < 0.0
+            });
+            let name = if number < 56 { PROFILES[0].0 } else { chosen.unwrap_or(&PROFILES[3]).0 };
+            Job {
+                arrival: Duration::from_secs_f64(now),
+                duration: Duration::from_secs_f64(600.0 * (0.8 * normal).exp()),
+                profile: name.parse().unwrap(),
+            }
+        })
+        .collect()
+}
+
+fn queue() {
+    println!(
+        "Saturated queue, 8 GPUs, 20 seeds, in seconds; slices in use until the last arrival in %:\n"
+    );
+    println!(
+        "| strategy | mean wait | p95 wait | mean wait 1g | mean wait 7g | in use | operations |"
+    );
+    println!("|---|---|---|---|---|---|---|");
+    let traces: Vec<Vec<Job>> = (0..20).map(saturated).collect();
+    let row = |strategy: Strategy, reserve_after: Option<Duration>| {
+        let discipline = Discipline::Queue { reserve_after };
+        let result = compare(&fleet(8), &traces, &[strategy], discipline, 0).strategies.remove(0);
+        let wait = |name: &str| {
+            let profile: ProfileName = name.parse().unwrap();
+            result.wait_by_profile[&profile].mean_seconds
+        };
+        println!(
+            "| {}{} | {:.0} | {:.0} | {:.0} | {:.0} | {:.1} | {:.2} |",
+            <&str>::from(strategy),
+            if reserve_after.is_some() { ", one GPU reserved after 1 h" } else { "" },
+            result.wait.mean_seconds,
+            result.wait.p95_seconds,
+            wait("1g.10gb"),
+            wait("7g.80gb"),
+            100.0 * result.utilization.mean,
+            result.operations_per_request.mean
+        );
+    };
+    for strategy in Strategy::VARIANTS {
+        row(*strategy, None);
+    }
+    row(Strategy::Octavo, Some(Duration::from_secs(3_600)));
+    println!();
+}
+
+fn speed() {
+    let fleet = fleet(100);
+    let load = Load { slices: fleet.slices(), factor: 1.0 };
+    let jobs = Mix::Uniform.jobs(fleet.geometries()[0].profiles(), load, REQUESTS, 0);
+    let hours = jobs.last().unwrap().arrival.as_secs_f64() / 3_600.0 * 100.0 / 8.0;
+    let options = Options { strategy: Strategy::Octavo, discipline: Discipline::Loss, warm_up: 0 };
+    let start = Instant::now();
+    run(fleet, &jobs, options);
+    let minutes = start.elapsed().as_secs_f64() / 60.0;
+    println!(
+        "Simulated node-hours (8 GPUs per node, uniform) per minute: {:.0}\n",
+        hours / minutes
+    );
+}
+
+fn decisions() {
+    println!(
+        "One decision, 1,000 nodes with 8 GPUs, in milliseconds:\n\n| slices in use | median | p99 |\n|---|---|---|"
+    );
+    for fill in [0.5, 0.9, 0.98] {
+        let mut fleet = fleet(8_000);
+        let fragmentation = Fragmentation::new(&fleet);
+        let mut rng = Rng::with_seed(1);
+        let names: Vec<(ProfileName, u32)> = fleet.geometries()[0]
+            .profiles()
+            .iter()
+            .map(|profile| (profile.name.clone(), profile.slices))
+            .collect();
+        let (mut used, mut holder) = (0.0, 0);
+        while used < fill * f64::from(fleet.slices()) {
+            let gpu = rng.usize(..fleet.gpus().len());
+            let additions = fleet.geometries()[0].additions(fleet.gpus()[gpu].in_use());
+            let Some(place) = rng.choice(additions).map(|addition| addition.place) else {
+                continue;
+            };
+            fleet.allocate(gpu, place, holder).unwrap();
+            if rng.u8(..) < 25 {
+                fleet.release(gpu, holder);
+            } else {
+                used += f64::from(names[place.profile].1);
+            }
+            holder += 1;
+        }
+        let mut times: Vec<Duration> = (0..1_000)
+            .map(|number| {
+                let start = Instant::now();
+                let best = candidates(&fleet, &names[number % names.len()].0, holder)
+                    .min_by_key(|candidate| fragmentation.score(candidate));
+                std::hint::black_box(best);
+                start.elapsed()
+            })
+            .collect();
+        times.sort_unstable();
+        let millis = |time: Duration| time.as_secs_f64() * 1_000.0;
+        println!(
+            "| {:.0} % | {:.2} | {:.2} |",
+            100.0 * fill,
+            millis(times[500]),
+            millis(times[990])
+        );
+    }
+}

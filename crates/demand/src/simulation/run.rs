@@ -1,0 +1,261 @@
+//! The event loop of a simulation.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+use std::time::Duration;
+
+use octavo_model::profile::ProfileName;
+
+use super::strategy::Strategy;
+use super::trace::Job;
+use crate::choice::{self, Fragmentation};
+use crate::fleet::Fleet;
+
+/// Handling of a request that does not fit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Discipline {
+    /// It is lost.
+    Loss,
+    /// It waits. Requests are tried from the oldest to the newest.
+    Queue {
+        /// Waiting time after which a device is reserved for the oldest request.
+        reserve_after: Option<Duration>,
+    },
+}
+
+/// Options of a simulation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Options {
+    /// Choice of devices and placements.
+    pub strategy: Strategy,
+    /// Requests that do not fit.
+    pub discipline: Discipline,
+    /// Number of requests that are simulated before the figures begin.
+    pub warm_up: usize,
+}
+
+/// Figures of a simulation.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Outcome {
+    /// Number of requests.
+    pub requests: u32,
+    /// Number of requests that got an instance.
+    pub accepted: u32,
+    /// Number of created and destroyed instances.
+    pub operations: u32,
+    /// Waiting times of the accepted requests by profile, in the order of acceptance.
+    pub waits: BTreeMap<ProfileName, Vec<Duration>>,
+    /// Slice-seconds in use until the last arrival.
+    pub used: f64,
+    /// Slice-seconds that were free and that a random request could not use, until the last arrival.
+    pub fragmented: f64,
+    /// Slice-seconds of the fleet until the last arrival.
+    pub total: f64,
+}
+
+impl Outcome {
+    /// Share of the requests that got an instance.
+    pub fn acceptance(&self) -> f64 {
+        ratio(f64::from(self.accepted), f64::from(self.requests))
+    }
+
+    /// Created and destroyed instances per accepted request.
+    pub fn operations_per_request(&self) -> f64 {
+        ratio(f64::from(self.operations), f64::from(self.accepted))
+    }
+
+    /// Share of the slices that was in use.
+    pub fn utilization(&self) -> f64 {
+        ratio(self.used, self.total)
+    }
+
+    /// Share of the slices that was free and that a random request could not use.
+    pub fn fragmentation(&self) -> f64 {
+        ratio(self.fragmented, self.total)
+    }
+}
+
+fn ratio(part: f64, whole: f64) -> f64 {
+    if whole > 0.0 { part / whole } else { 0.0 }
+}
+
+/// End of an allocation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct End {
+    time: Duration,
+    job: usize,
+    gpu: usize,
+}
+
+struct Simulation<'a> {
+    fleet: Fleet,
+    jobs: &'a [Job],
+    options: Options,
+    fragmentation: Fragmentation,
+    ends: BinaryHeap<Reverse<End>>,
+    /// Waiting jobs from the oldest to the newest.
+    waiting: Vec<usize>,
+    /// Job that a device is reserved for.
+    reserved_for: Option<usize>,
+    now: Duration,
+    slices: u32,
+    used: u32,
+    outcome: Outcome,
+}
+
+/// Runs jobs, in the order of their arrival, on a fleet.
+pub fn run(fleet: Fleet, jobs: &[Job], options: Options) -> Outcome {
+    let mut simulation = Simulation {
+        fragmentation: Fragmentation::new(&fleet),
+        slices: fleet.slices(),
+        fleet,
+        jobs,
+        options,
+        ends: BinaryHeap::new(),
+        waiting: Vec::new(),
+        reserved_for: None,
+        now: Duration::ZERO,
+        used: 0,
+        outcome: Outcome::default(),
+    };
+    for (number, job) in jobs.iter().enumerate() {
+        simulation.end_until(job.arrival);
+        simulation.elapse(job.arrival, true);
+        if simulation.is_measured(number) {
+            simulation.outcome.requests = simulation.outcome.requests.saturating_add(1);
+        }
+        if !simulation.place(number) && options.discipline != Discipline::Loss {
+            simulation.waiting.push(number);
+        }
+    }
+    simulation.finish();
+    simulation.outcome
+}
+
+impl Simulation<'_> {
+    /// Ends the allocations that end until this time.
+    fn end_until(&mut self, until: Duration) {
+        while let Some(Reverse(end)) = self.ends.peek().copied().filter(|next| next.0.time <= until)
+        {
+            self.elapse(end.time, true);
+            self.end(end);
+        }
+    }
+
+    /// Serves the waiting jobs after the last arrival.
+    fn finish(&mut self) {
+        while let Some(Reverse(end)) =
+            self.ends.peek().copied().filter(|_| !self.waiting.is_empty())
+        {
+            self.elapse(end.time, false);
+            self.end(end);
+        }
+    }
+
+    fn end(&mut self, end: End) {
+        self.ends.pop();
+        self.fleet.release(end.gpu, end.job);
+        self.used = self.used.saturating_sub(self.slices_of(end.job));
+        if !self.options.strategy.retains_idle() {
+            let destroyed = self.fleet.destroy_idle(end.gpu);
+            self.count_operations(end.job, destroyed);
+        }
+        for number in std::mem::take(&mut self.waiting) {
+            if !self.place(number) {
+                self.waiting.push(number);
+            }
+        }
+        self.reserve();
+    }
+
+    /// Reserves a device for the oldest job if it has waited for long enough.
+    fn reserve(&mut self) {
+        let Discipline::Queue { reserve_after: Some(after) } = self.options.discipline else {
+            return;
+        };
+        let Some(oldest) = self.waiting.first().copied().filter(|_| self.reserved_for.is_none())
+        else {
+            return;
+        };
+        let Some(job) = self.jobs.get(oldest) else { return };
+        let is_due = self.now.saturating_sub(job.arrival) >= after;
+        if is_due && self.fleet.reserve(&job.profile, oldest) {
+            self.reserved_for = Some(oldest);
+        }
+    }
+
+    /// Lets the time pass.
+    fn elapse(&mut self, now: Duration, is_measured: bool) {
+        if is_measured && self.outcome.requests > 0 {
+            let seconds = now.saturating_sub(self.now).as_secs_f64();
+            self.outcome.used += seconds * f64::from(self.used);
+            self.outcome.fragmented += seconds * self.fragmentation.of_fleet(&self.fleet);
+            self.outcome.total += seconds * f64::from(self.slices);
+        }
+        self.now = now;
+    }
+
+    fn is_measured(&self, number: usize) -> bool {
+        number >= self.options.warm_up
+    }
+
+    fn slices_of(&self, number: usize) -> u32 {
+        self.jobs.get(number).and_then(|job| self.fleet.slices_of(&job.profile)).unwrap_or(0)
+    }
+
+    fn count_operations(&mut self, number: usize, operations: u32) {
+        if self.is_measured(number) {
+            self.outcome.operations = self.outcome.operations.saturating_add(operations);
+        }
+    }
+
+    /// Allocates an instance to a job. Returns false if it does not fit.
+    fn place(&mut self, number: usize) -> bool {
+        let Some(job) = self.jobs.get(number) else { return false };
+        let strategy = self.options.strategy;
+        let best = choice::candidates(&self.fleet, &job.profile, number)
+            .min_by_key(|candidate| strategy.score(candidate, &self.fragmentation))
+            .map(|best| (best.gpu, best.addition.place));
+        let Some((gpu, place)) = best else { return false };
+        let Some(operations) = self.fleet.allocate(gpu, place, number) else { return false };
+        let time = self.now.saturating_add(job.duration);
+        self.ends.push(Reverse(End { time, job: number, gpu }));
+        self.used = self.used.saturating_add(self.slices_of(number));
+        if self.reserved_for == Some(number) {
+            self.fleet.cancel_reservations(number);
+            self.reserved_for = None;
+        }
+        self.count_operations(number, operations.created.saturating_add(operations.destroyed));
+        if self.is_measured(number) {
+            self.outcome.accepted = self.outcome.accepted.saturating_add(1);
+            let wait = self.now.saturating_sub(job.arrival);
+            self.outcome.waits.entry(job.profile.clone()).or_default().push(wait);
+        }
+        true
+    }
+}
+
+/// Share of the jobs that a fleet of this size would accept if instances could be moved at no cost:
+/// those for which it has enough free slices.
+pub fn free_defragmentation(fleet: &Fleet, jobs: &[Job], warm_up: usize) -> f64 {
+    let mut ends: BinaryHeap<Reverse<(Duration, u32)>> = BinaryHeap::new();
+    let mut free = fleet.slices();
+    let (mut requests, mut accepted) = (0.0, 0.0);
+    for (number, job) in jobs.iter().enumerate() {
+        while let Some(Reverse((_, slices))) =
+            ends.peek().copied().filter(|end| end.0.0 <= job.arrival)
+        {
+            ends.pop();
+            free = free.saturating_add(slices);
+        }
+        let slices = fleet.slices_of(&job.profile).unwrap_or(u32::MAX);
+        let counted = f64::from(u8::from(number >= warm_up));
+        requests += counted;
+        if slices <= free {
+            free = free.saturating_sub(slices);
+            ends.push(Reverse((job.arrival.saturating_add(job.duration), slices)));
+            accepted += counted;
+        }
+    }
+    ratio(accepted, requests)
+}

@@ -1,0 +1,106 @@
+//! Simulations and their traces.
+
+use std::time::Duration;
+
+use strum::VariantArray;
+
+use super::five_profiles;
+use crate::fleet::Fleet;
+use crate::simulation::{Discipline, Job, Load, Mix, Options, Strategy, compare, parse_trace, run};
+
+fn fleet(count: usize) -> Fleet {
+    let mut fleet = Fleet::default();
+    fleet.add(five_profiles(), count);
+    fleet
+}
+
+fn jobs(text: &str) -> Vec<Job> {
+    parse_trace(&format!("arrival,duration,profile\n{text}")).unwrap()
+}
+
+fn options(strategy: Strategy, discipline: Discipline) -> Options {
+    Options { strategy, discipline, warm_up: 0 }
+}
+
+#[test]
+fn waiting_request_gets_the_instance_that_is_released() {
+    let jobs = jobs("0,100,7g.80gb\n10,50,3g.40gb\n20,50,7g.80gb\n");
+    let queue = Discipline::Queue { reserve_after: None };
+    let outcome = run(fleet(1), &jobs, options(Strategy::Octavo, queue));
+    // The 7g waits until the 3g that came before it has ended.
+    let waits: Vec<u64> = outcome.waits.values().flatten().map(Duration::as_secs).collect();
+    assert_eq!((outcome.accepted, waits), (3, vec![90, 0, 130]));
+    // 7g, then 3g in its place, then 7g again.
+    assert_eq!(outcome.operations, 5);
+    let lost = run(fleet(1), &jobs, options(Strategy::Octavo, Discipline::Loss));
+    assert_eq!((lost.accepted, lost.requests), (1, 3));
+}
+
+#[test]
+fn reservation_ends_the_starvation_of_a_large_request() {
+    // A 1g arrives every minute for two hours and stays for 20 minutes: one device is never empty.
+    let mut rows: Vec<String> =
+        (0..120).map(|minute| format!("{},1200,1g.10gb", minute * 60)).collect();
+    rows.push("1300,600,7g.80gb".to_owned());
+    let jobs = jobs(&rows.join("\n"));
+    let wait = |reserve_after: Option<Duration>| {
+        let queue = Discipline::Queue { reserve_after };
+        let outcome = run(fleet(3), &jobs, options(Strategy::Spread, queue));
+        assert_eq!(outcome.accepted, 121);
+        outcome.waits[&"7g.80gb".parse().unwrap()][0]
+    };
+    let hour = Duration::from_secs(3_600);
+    assert!(wait(None) > hour, "{:?}", wait(None));
+    assert!(wait(Some(Duration::from_secs(600))) < hour);
+}
+
+/// Standard deviation of the acceptance of such traces.
+const TOLERANCE: f64 = 0.005;
+
+#[test]
+fn octavo_accepts_as_many_requests_as_the_other_strategies_with_few_operations() {
+    let strategies = [Strategy::Octavo, Strategy::ExpectedFragmentation];
+    let fleet = fleet(100);
+    for mix in Mix::VARIANTS {
+        let load = Load { slices: fleet.slices(), factor: 1.0 };
+        let traces = [mix.jobs(fleet.geometries()[0].profiles(), load, 5_000, 0)];
+        let all = compare(&fleet, &traces, &strategies, Discipline::Loss, 1_500);
+        let [octavo, other] = all.strategies.as_slice() else { panic!("two strategies") };
+        let (accepted, best) = (octavo.acceptance.mean, other.acceptance.mean);
+        let operations = octavo.operations_per_request.mean;
+        let ideal = all.free_defragmentation.unwrap().mean;
+        let summary = format!("{mix:?}: {accepted:?}, best {best}, ideal {ideal}, {operations}");
+        assert!(accepted >= best - TOLERANCE, "{summary}");
+        assert!(accepted <= ideal + TOLERANCE, "{summary}");
+        assert!(operations <= 0.35, "{summary}");
+    }
+}
+
+#[test]
+fn equal_seeds_give_equal_traces() {
+    let geometry = five_profiles();
+    let load = Load { slices: 70, factor: 1.0 };
+    let jobs = |seed| Mix::Drift.jobs(geometry.profiles(), load, 100, seed);
+    assert_eq!(jobs(1), jobs(1));
+    assert_ne!(jobs(1), jobs(2));
+}
+
+#[test]
+fn invalid_traces_name_the_line() {
+    for (text, expected) in [
+        (
+            "arrival,duration\n1,2\n",
+            "it is not a CSV file with the columns arrival, duration and profile",
+        ),
+        ("arrival,duration,profile\n", "it has no requests"),
+        (
+            "# comment\narrival,duration,profile\n1,2,1g.10gb\n1,-2,1g.10gb\n",
+            "line 4: duration must be",
+        ),
+        ("arrival,duration,profile\nNaN,2,1g.10gb\n", "line 2: arrival must be"),
+        ("arrival,duration,profile\n1,2,big\n", "line 2: profile: \"big\" is not a profile name"),
+    ] {
+        let error = parse_trace(text).unwrap_err().to_string();
+        assert!(error.starts_with(expected), "{error}");
+    }
+}

@@ -1,0 +1,111 @@
+//! Settings of `octavo simulate`.
+
+use std::time::Duration;
+
+use clap::builder::RangedU64ValueParser;
+use clap::{Args, ValueHint};
+use octavo_demand::simulation::{Discipline, Mix, Strategy};
+use octavo_settings::duration;
+use octavo_toolkit::choice::{Choice, choice};
+
+use super::fleet::OutputOptions;
+use super::input::Input;
+use super::source::SourceSettings;
+
+const MIXES: &[Choice<Mix>] = &[
+    ("uniform", "Equal shares of all profiles", Mix::Uniform),
+    ("skew-small", "Mostly small profiles", Mix::SkewSmall),
+    ("skew-big", "Mostly large profiles", Mix::SkewBig),
+    ("bimodal", "Mostly the smallest and the largest profile", Mix::Bimodal),
+    ("drift", "Mostly small and mostly large profiles in turn", Mix::Drift),
+];
+
+const STRATEGIES: &[Choice<Strategy>] = &[
+    ("octavo", "Least fragmentation; retain idle instances", Strategy::Octavo),
+    ("expected-fragmentation", "Least fragmentation", Strategy::ExpectedFragmentation),
+    ("fewest-blocked", "Fewest placements that become impossible", Strategy::FewestBlocked),
+    ("best-fit", "Fewest free slices on the GPU afterwards", Strategy::BestFit),
+    ("first-fit", "First GPU and placement", Strategy::FirstFit),
+    ("spread", "Most free slices on the GPU afterwards", Strategy::Spread),
+];
+
+/// Settings of `octavo simulate`.
+#[derive(Debug, Clone, Args)]
+pub struct SimulateSettings {
+    /// Random requests with these shares of profiles; without a mix or a trace, all
+    #[arg(long, value_name = "MIX", value_delimiter = ',', value_parser = choice(MIXES))]
+    pub mix: Vec<Mix>,
+
+    /// Requests from a CSV file instead of random ones; - for standard input
+    ///
+    /// The columns are arrival and duration in seconds, and profile. Lines that begin with # are comments.
+    #[arg(
+        long,
+        value_name = "FILE",
+        value_hint = ValueHint::FilePath,
+        conflicts_with_all = ["mix", "load", "requests", "runs"]
+    )]
+    pub trace: Option<Input>,
+
+    /// Strategies to compare; without this flag, all
+    #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = choice(STRATEGIES))]
+    pub strategy: Vec<Strategy>,
+
+    /// Number of GPUs of each model in the inventory, instead of the inventory's number
+    #[arg(long, value_name = "N", value_parser = RangedU64ValueParser::<u32>::new().range(1..=100_000))]
+    pub gpus: Option<u32>,
+
+    /// Demanded part of the slices; 1 if random requests need as many as there are
+    #[arg(long, value_name = "FACTOR", default_value = "1", value_parser = load)]
+    pub load: f64,
+
+    /// Number of random requests in a run; the first fifth is not counted
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 5_000,
+        value_parser = RangedU64ValueParser::<u32>::new().range(10..=1_000_000)
+    )]
+    pub requests: u32,
+
+    /// Number of runs of a mix, each with other random requests
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 3,
+        value_parser = RangedU64ValueParser::<u32>::new().range(1..=100)
+    )]
+    pub runs: u32,
+
+    /// Let requests that do not fit wait; without this flag, they are lost
+    #[arg(long)]
+    queue: bool,
+
+    /// Waiting time after which a GPU is reserved for the oldest request
+    #[arg(long, value_name = "DURATION", requires = "queue", value_parser = duration::positive)]
+    reserve_after: Option<Duration>,
+
+    /// Output format.
+    #[command(flatten)]
+    pub output: OutputOptions,
+
+    /// Source of the inventory.
+    #[command(flatten)]
+    pub source: SourceSettings,
+}
+
+impl SimulateSettings {
+    /// Handling of requests that do not fit.
+    pub fn discipline(&self) -> Discipline {
+        if self.queue {
+            Discipline::Queue { reserve_after: self.reserve_after }
+        } else {
+            Discipline::Loss
+        }
+    }
+}
+
+fn load(text: &str) -> Result<f64, &'static str> {
+    let load = text.parse().ok().filter(|load| (0.01..=100.0).contains(load));
+    load.ok_or("the load must be a number from 0.01 to 100")
+}
