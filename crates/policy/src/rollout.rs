@@ -130,7 +130,7 @@ pub(crate) fn recover(policy: &mut Policy, world: &World<'_>) -> bool {
     let changing = world.nodes.values().filter_map(|node| {
         let record = node.record.of(&policy.uid)?;
         let is_reliable = record.unreliable_until().is_none_or(|until| until <= world.now);
-        (!node.is_available() || !is_reliable).then(|| (node, record.since))
+        (!node.is_available() || !is_reliable).then_some((node, record.since))
     });
     let mut changing: Vec<_> = changing.collect();
     // A node whose report is unreliable only looks available, so the wave must name it. Of the others, those of the last wave are probably
