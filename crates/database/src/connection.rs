@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use sqlx::any::{AnyPoolOptions, install_default_drivers};
 use sqlx::{AnyPool, Executor};
+use tokio::time::timeout;
 
 use crate::error::{DatabaseError, InvalidUrl};
 
@@ -17,6 +18,11 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// cache of 16 MiB holds the indexes that a report reads repeatedly.
 const SQLITE_SETTINGS: &str = "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA busy_timeout = 5000; \
      PRAGMA temp_store = MEMORY; PRAGMA cache_size = -16384";
+
+/// Settings of each connection to PostgreSQL. A client can give up or disappear, and its statement or transaction must not remain: closing
+/// a day takes longest. The limit for locks is that of SQLite.
+const POSTGRES_SETTINGS: &str = "SET statement_timeout = '5min'; SET lock_timeout = '5s'; \
+     SET idle_in_transaction_session_timeout = '1min'";
 
 /// Address of a database. Its text does not contain the password.
 #[derive(Clone, PartialEq, Eq)]
@@ -87,13 +93,9 @@ impl Database {
     async fn connect(url: &str, is_sqlite: bool, max: u32) -> Result<Self, sqlx::Error> {
         install_default_drivers();
         let options = AnyPoolOptions::new().max_connections(max).acquire_timeout(CONNECT_TIMEOUT);
+        let settings = if is_sqlite { SQLITE_SETTINGS } else { POSTGRES_SETTINGS };
         let options = options.after_connect(move |connection, _| {
-            Box::pin(async move {
-                if is_sqlite {
-                    connection.execute(sqlx::raw_sql(SQLITE_SETTINGS)).await?;
-                }
-                Ok(())
-            })
+            Box::pin(async move { connection.execute(sqlx::raw_sql(settings)).await.map(|_| ()) })
         });
         Ok(Self { pool: options.connect(url).await?, is_sqlite })
     }
@@ -119,6 +121,17 @@ impl Database {
     pub async fn close(&self) {
         self.pool.close().await;
     }
+}
+
+/// Fails if `access` takes longer than `limit`: a server that does not respond must not stop its clients.
+///
+/// # Errors
+/// The error of the access, or [`DatabaseError::Timeout`].
+pub async fn in_time<T>(
+    limit: Duration,
+    access: impl Future<Output = Result<T, DatabaseError>>,
+) -> Result<T, DatabaseError> {
+    timeout(limit, access).await.unwrap_or(Err(DatabaseError::Timeout(limit)))
 }
 
 /// Adds the parameter that creates the file if it does not exist.

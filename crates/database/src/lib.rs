@@ -16,7 +16,7 @@ mod tests;
 mod writer;
 
 pub use self::audit::AuditPage;
-pub use self::connection::{Database, DatabaseUrl};
+pub use self::connection::{Database, DatabaseUrl, in_time};
 pub use self::day::{ClosedDay, DayReader};
 pub use self::error::{DatabaseError, InvalidUrl};
 pub use self::sums::MAX_SUMS;

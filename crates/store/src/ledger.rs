@@ -5,9 +5,10 @@ mod budgets;
 mod focus;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::{Timestamp, ToSpan};
-use octavo_database::{Database, DatabaseError, DatabaseUrl};
+use octavo_database::{Database, DatabaseError, DatabaseUrl, in_time};
 use octavo_fleet::access::{AccessReview, Resource, Verb, Visibility};
 use octavo_fleet::price::{PriceBook, parse_time};
 use octavo_ledger::compare::{MAX_COMPARED_TYPES, compared_type};
@@ -25,6 +26,8 @@ use crate::query::parse::set_each;
 
 /// Connections of readers. Further requests wait for one.
 const MAX_CONNECTIONS: u32 = 4;
+/// Time limit of each access to the database.
+const READ_TIMEOUT: Duration = Duration::from_secs(30);
 /// Default maximum number of groups in a report.
 const DEFAULT_LIMIT: usize = 1000;
 /// Maximum number of groups in a report.
@@ -102,9 +105,9 @@ impl LedgerReader {
         let usage = UsageQuery { price_changes: changes.unwrap_or_default(), ..usage.clone() };
         let sums = self.sums(&usage).await?;
         let begins = if usage.needs_details() {
-            database.first_detailed_day().await?
+            in_time(READ_TIMEOUT, database.first_detailed_day()).await?
         } else {
-            database.first_day().await?
+            in_time(READ_TIMEOUT, database.first_day()).await?
         };
         let begins = begins.map(|day| day.date().to_string());
         let mut report = report(&usage, sums, prices, &compare, query.limit);
@@ -118,7 +121,8 @@ impl LedgerReader {
     /// Fails if the database cannot be read.
     pub async fn deleted_before(&self) -> Result<Option<Day>, LedgerError> {
         let database = self.database().await?;
-        let (all, details) = (database.first_day().await?, database.first_detailed_day().await?);
+        let all = in_time(READ_TIMEOUT, database.first_day()).await?;
+        let details = in_time(READ_TIMEOUT, database.first_detailed_day()).await?;
         Ok(details.filter(|details| all.is_some_and(|all| all < *details)))
     }
 
@@ -127,7 +131,7 @@ impl LedgerReader {
     }
 
     async fn sums(&self, usage: &UsageQuery) -> Result<Vec<UsageSum>, LedgerError> {
-        let sums = self.database().await?.usage(usage).await?;
+        let sums = in_time(READ_TIMEOUT, self.database().await?.usage(usage)).await?;
         sums.ok_or(LedgerError::TooManyGroups(octavo_database::MAX_SUMS))
     }
 }

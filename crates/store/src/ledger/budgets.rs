@@ -3,13 +3,14 @@
 use std::ops::Range;
 
 use jiff::Timestamp;
+use octavo_database::in_time;
 use octavo_fleet::budget::{Budget, BudgetScope};
 use octavo_fleet::price::PriceBook;
 use octavo_ledger::budget::{BudgetCosts, BudgetPeriod, BudgetReport};
 use octavo_ledger::report::CostReport;
 use octavo_ledger::{Dimension, UsageQuery};
 
-use super::{CostQuery, LedgerError, LedgerReader};
+use super::{CostQuery, LedgerError, LedgerReader, READ_TIMEOUT};
 use crate::query::QueryError;
 use crate::query::parse::set_each;
 
@@ -32,7 +33,7 @@ impl LedgerReader {
         now: Timestamp,
     ) -> Result<BudgetReport, LedgerError> {
         let budgets: Vec<&Budget> = budgets.into_iter().collect();
-        let begins = self.database().await?.first_day().await?;
+        let begins = in_time(READ_TIMEOUT, self.database().await?.first_day()).await?;
         let period = BudgetPeriod::new(now, begins);
         let mut costs = Vec::new();
         for by in [Dimension::Namespace, Dimension::Team] {
