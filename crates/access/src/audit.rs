@@ -11,7 +11,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use octavo_ledger::audit::{AuditEvent, AuditRecord, ChangeEvent, PolicyEvent, RefusalEvent};
+use octavo_ledger::audit::{
+    AuditEvent, AuditRecord, ChangeEvent, ChangeOutcome, ChangeVerb, PolicyEvent, RefusalEvent,
+};
 use octavo_store::stats::Stats;
 use octavo_toolkit::random::random;
 use tokio::sync::{mpsc, oneshot};
@@ -64,8 +66,8 @@ pub struct Refusal<'a> {
 pub struct Change<'a> {
     /// Caller.
     pub caller: &'a str,
-    /// Operation: `create`, `apply`.
-    pub verb: &'a str,
+    /// Operation.
+    pub verb: ChangeVerb,
     /// Namespace of the object.
     pub namespace: &'a str,
     /// Kind, namespace and name of the object.
@@ -76,25 +78,6 @@ pub struct Change<'a> {
     pub after: &'a str,
     /// Reason that the caller gave.
     pub why: &'a str,
-}
-
-/// Outcome of a change.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
-    /// About to be made; another line reports the outcome.
-    Started,
-    /// Made.
-    Succeeded,
-    /// Already in the desired state; nothing was written.
-    Unchanged,
-    /// Dry run accepted by the API server.
-    DryRun,
-    /// Dry run rejected or not answered by the API server.
-    DryRunFailed,
-    /// Failed.
-    Failed,
-    /// Unknown: the request may or may not have taken effect.
-    Unknown,
 }
 
 /// Rate limit of refusals, and those that were recently admitted.
@@ -154,13 +137,13 @@ impl AuditLog {
 
     /// Logs a change, and waits until the ledger has stored it. If the ledger does not respond in time, the change proceeds: the log
     /// has it, and it is counted.
-    pub async fn log_change(&self, change: &Change<'_>, outcome: Outcome) {
+    pub async fn log_change(&self, change: &Change<'_>, outcome: ChangeOutcome) {
         let event = ChangeEvent {
             user: single_line(change.caller, MAX_FIELD_CHARS),
-            verb: single_line(change.verb, MAX_FIELD_CHARS),
+            verb: change.verb,
             namespace: change.namespace.to_owned(),
             object: single_line(change.object, MAX_FIELD_CHARS),
-            outcome: outcome.as_str(),
+            outcome,
             before: single_line(change.before, MAX_STATE_CHARS),
             after: single_line(change.after, MAX_STATE_CHARS),
             reason: single_line(change.why, MAX_FIELD_CHARS),
@@ -168,9 +151,9 @@ impl AuditLog {
         info!(
             target: "octavo::audit",
             who = event.user,
-            verb = event.verb,
+            verb = <&str>::from(event.verb),
             object = event.object,
-            outcome = event.outcome,
+            outcome = <&str>::from(event.outcome),
             before = event.before,
             after = event.after,
             why = event.reason,
@@ -245,20 +228,6 @@ impl Refusal<'_> {
             object: single_line(self.object, MAX_FIELD_CHARS),
             reason: single_line(self.why, MAX_FIELD_CHARS),
             omitted,
-        }
-    }
-}
-
-impl Outcome {
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::Started => "begun",
-            Self::Succeeded => "done",
-            Self::Unchanged => "unchanged",
-            Self::DryRun => "dry-run",
-            Self::DryRunFailed => "dry-run-not-done",
-            Self::Failed => "not-done",
-            Self::Unknown => "unknown",
         }
     }
 }
@@ -343,7 +312,7 @@ mod tests {
     fn change() -> Change<'static> {
         Change {
             caller: "ada",
-            verb: "create",
+            verb: ChangeVerb::Create,
             namespace: "team",
             object: "HardwareProfile team/large",
             before: "",
@@ -362,14 +331,14 @@ mod tests {
             queued.confirm();
         };
         let change = change();
-        tokio::join!(log.log_change(&change, Outcome::Started), write);
+        tokio::join!(log.log_change(&change, ChangeOutcome::Started), write);
         assert_eq!(begun.elapsed(), Duration::ZERO);
-        log.log_change(&change, Outcome::Succeeded).await;
+        log.log_change(&change, ChangeOutcome::Succeeded).await;
         assert_eq!(begun.elapsed(), STORE_TIMEOUT);
         // The event remains in the queue, and is stored later.
         assert!(queue.try_recv().is_ok());
         drop(queue);
-        log.log_change(&change, Outcome::Succeeded).await;
+        log.log_change(&change, ChangeOutcome::Succeeded).await;
         assert_eq!(begun.elapsed(), STORE_TIMEOUT);
     }
 
@@ -396,10 +365,10 @@ mod tests {
     fn change_event() -> AuditEvent {
         AuditEvent::Change(ChangeEvent {
             user: "ada".to_owned(),
-            verb: "create".to_owned(),
+            verb: ChangeVerb::Create,
             namespace: "team".to_owned(),
             object: "HardwareProfile team/large".to_owned(),
-            outcome: Outcome::Started.as_str(),
+            outcome: ChangeOutcome::Started,
             before: String::new(),
             after: "{}".to_owned(),
             reason: String::new(),

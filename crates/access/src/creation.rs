@@ -23,6 +23,7 @@ use octavo_fleet::hardware_profile::{CREATED_BY_ANNOTATION, ProfileKey, REASON_A
 use octavo_kube::hardware_profiles::{
     Applied, DryRun, ErrorCategory, Existing, Outcome, ProfileWriter, WriteError, key,
 };
+use octavo_ledger::audit::{ChangeOutcome, ChangeVerb};
 use octavo_store::peer::Peer;
 use octavo_toolkit::error::chain;
 use serde_json::{Value, json};
@@ -31,7 +32,7 @@ use tokio::sync::{Mutex, OnceCell, Semaphore};
 use tokio::time::{Instant, timeout, timeout_at};
 use tracing::warn;
 
-use super::audit::{Change, Outcome as AuditOutcome};
+use super::audit::Change;
 use super::guard::{AccessError, Guard, Identity, requested_host};
 
 /// Message if profile creation is disabled.
@@ -236,7 +237,7 @@ impl ProfileCreator {
         let audit = self.0.guard.audit();
         // Also logged beforehand, because the process may be killed before it knows the outcome.
         if dry == DryRun::No {
-            audit.log_change(&change, AuditOutcome::Started).await;
+            audit.log_change(&change, ChangeOutcome::Started).await;
         }
         let making = self.0.writer.apply(&object, dry, existing);
         let made = timeout_at(deadline, making).await;
@@ -245,8 +246,8 @@ impl ProfileCreator {
         match &made {
             Ok(made) => {
                 let verb = match made.outcome {
-                    Outcome::Created | Outcome::Unchanged => "create",
-                    Outcome::Replaced => "replace",
+                    Outcome::Created | Outcome::Unchanged => ChangeVerb::Create,
+                    Outcome::Replaced => ChangeVerb::Replace,
                 };
                 let before = made.before.as_ref().map(audit_state).unwrap_or_default();
                 let (before, after) = (&before, &audit_state(&made.object));
@@ -261,17 +262,22 @@ impl ProfileCreator {
         Ok(made?)
     }
 
-    fn log_refusal(&self, who: &Requester, (verb, key): (&str, &ProfileKey), why: &CreateError) {
+    fn log_refusal(
+        &self,
+        who: &Requester,
+        (verb, key): (ChangeVerb, &ProfileKey),
+        why: &CreateError,
+    ) {
         let caller = who.identity.0.as_deref();
         let object = format!("HardwareProfile {key}");
         let guard = &self.0.guard;
         match why {
             CreateError::Unauthorized(refused) => {
-                guard.record_refusal(verb, &object, who.peer, (caller, refused));
+                guard.record_refusal(verb.into(), &object, who.peer, (caller, refused));
             }
             CreateError::NotLocal(_) => {
                 let refused = cross_site::CrossSiteRequest.into();
-                guard.record_refusal(verb, &object, who.peer, (caller, &refused));
+                guard.record_refusal(verb.into(), &object, who.peer, (caller, &refused));
             }
             CreateError::NoNamespace
             | CreateError::Write(_)
@@ -320,23 +326,23 @@ impl CreateError {
 }
 
 /// Verb of the attempt, for the audit log.
-fn verb(existing: Existing) -> &'static str {
+fn verb(existing: Existing) -> ChangeVerb {
     match existing {
-        Existing::Keep => "create",
-        Existing::Replace => "replace",
+        Existing::Keep => ChangeVerb::Create,
+        Existing::Replace => ChangeVerb::Replace,
     }
 }
 
 /// Outcome for the audit log.
-fn audit_outcome(made: &Result<Applied, WriteError>, dry: DryRun) -> AuditOutcome {
+fn audit_outcome(made: &Result<Applied, WriteError>, dry: DryRun) -> ChangeOutcome {
     match (made, dry) {
-        (Ok(made), DryRun::No) if made.outcome == Outcome::Unchanged => AuditOutcome::Unchanged,
-        (Ok(_), DryRun::No) => AuditOutcome::Succeeded,
-        (Ok(_), DryRun::Server) => AuditOutcome::DryRun,
-        (Err(_), DryRun::Server) => AuditOutcome::DryRunFailed,
+        (Ok(made), DryRun::No) if made.outcome == Outcome::Unchanged => ChangeOutcome::Unchanged,
+        (Ok(_), DryRun::No) => ChangeOutcome::Succeeded,
+        (Ok(_), DryRun::Server) => ChangeOutcome::DryRun,
+        (Err(_), DryRun::Server) => ChangeOutcome::DryRunFailed,
         (Err(error), DryRun::No) => match error.category() {
-            ErrorCategory::Unavailable => AuditOutcome::Unknown,
-            ErrorCategory::Conflict | ErrorCategory::Rejected => AuditOutcome::Failed,
+            ErrorCategory::Unavailable => ChangeOutcome::Unknown,
+            ErrorCategory::Conflict | ErrorCategory::Rejected => ChangeOutcome::Failed,
         },
     }
 }
@@ -420,17 +426,17 @@ mod tests {
     fn unknown_outcomes_and_dry_runs_are_audited_as_such() {
         let late = || WriteError::TimedOut(ProfileKey::default());
         for (error, dry, expected) in [
-            (late(), DryRun::No, AuditOutcome::Unknown),
-            (late(), DryRun::Server, AuditOutcome::DryRunFailed),
-            (WriteError::NoKind, DryRun::No, AuditOutcome::Failed),
-            (WriteError::NoKind, DryRun::Server, AuditOutcome::DryRunFailed),
+            (late(), DryRun::No, ChangeOutcome::Unknown),
+            (late(), DryRun::Server, ChangeOutcome::DryRunFailed),
+            (WriteError::NoKind, DryRun::No, ChangeOutcome::Failed),
+            (WriteError::NoKind, DryRun::Server, ChangeOutcome::DryRunFailed),
         ] {
             let word = error.to_string();
             let made: Result<Applied, WriteError> = Err(error);
             assert_eq!(audit_outcome(&made, dry), expected, "{word} {dry:?}");
             let why = made.map_err(CreateError::Write).err();
             let is_unknown = why.is_some_and(|why| why.may_have_succeeded(dry));
-            assert_eq!(is_unknown, expected == AuditOutcome::Unknown, "{word}");
+            assert_eq!(is_unknown, expected == ChangeOutcome::Unknown, "{word}");
         }
         assert!(CreateError::Panicked.may_have_succeeded(DryRun::No));
         assert!(!CreateError::Panicked.may_have_succeeded(DryRun::Server));

@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 
 use jiff::Timestamp;
+use octavo_fleet::digest::sha256;
 use octavo_ledger::audit::{
-    AuditEvent, AuditQuery, AuditRecord, ChainHead, UsageEvent, export_line, sha256,
+    AuditEvent, AuditQuery, AuditRecord, ChainHead, UsageEvent, export_line,
 };
 use octavo_ledger::{Container, Day, UsageState};
 use sqlx::any::AnyRow;
@@ -81,9 +82,10 @@ impl Database {
         query: &AuditQuery,
         (first, last): (i64, i64),
     ) -> Result<AuditPage, DatabaseError> {
-        let filters = [("namespace", &query.namespace), ("kind", &query.kind)];
-        let filters = filters.iter().filter_map(|(column, value)| Some((*column, value.as_ref()?)));
-        let filters: Vec<(&str, &String)> = filters.collect();
+        let namespace = query.namespace.as_deref();
+        let filters = [("namespace", namespace), ("kind", query.kind.map(Into::into))];
+        let filters = filters.into_iter().filter_map(|(column, value)| Some((column, value?)));
+        let filters: Vec<(&str, &str)> = filters.collect();
         let conditions = filters.iter().zip(3_u8..);
         let conditions = conditions.map(|((column, _), at)| format!(" AND {column} = ${at}"));
         let statement = format!(
@@ -137,7 +139,7 @@ pub(crate) async fn append(
             query = query
                 .bind(entry.seq)
                 .bind(record.time.as_second())
-                .bind(record.event.kind())
+                .bind(<&str>::from(record.event.kind()))
                 .bind(record.event.namespace().map(text))
                 .bind(record.source.clone())
                 .bind(entry.text)

@@ -12,13 +12,13 @@ mod reloading_file;
 use std::path::Path;
 use std::sync::Arc;
 
+use octavo_fleet::digest::sha256_prefix;
 use octavo_planner::layout::Layouts;
 use thiserror::Error;
 
 pub use self::lookup::{AvailableLayouts, LayoutLookupError};
 pub use self::reloading_file::{ConfigFileError, FileStamp};
 use self::reloading_file::{ReloadingFile, first_problems, read_text};
-use crate::digest::sha256_prefix;
 use crate::layouts::{self, LayoutError};
 
 /// Size limit. A file with a thousand layouts is smaller.

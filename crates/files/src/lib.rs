@@ -5,7 +5,6 @@
 pub mod cdi;
 pub mod checkpoint;
 pub mod config_files;
-mod digest;
 pub mod hardware_profiles;
 pub mod history;
 pub mod hooks;

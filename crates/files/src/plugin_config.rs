@@ -7,12 +7,11 @@
 
 use std::fmt::Write as _;
 
+use octavo_fleet::digest::sha256_prefix;
 use octavo_model::resource::ResourceName;
 use octavo_node::sharing::hand_off::{PluginConfig, ReplicatedResource};
 use serde::Deserialize;
 use thiserror::Error;
-
-use crate::digest::sha256_prefix;
 
 /// Prefix of our keys.
 pub const KEY_PREFIX: &str = "octavo-";

@@ -9,6 +9,7 @@ pub mod budget;
 pub mod changes;
 pub mod cluster;
 pub mod credential;
+pub mod digest;
 pub mod estimate;
 pub mod hardware_profile;
 pub mod matching;

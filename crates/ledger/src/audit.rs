@@ -15,11 +15,12 @@ mod chain;
 mod verify;
 
 use jiff::Timestamp;
+use octavo_fleet::changes::ChangeKind;
 use serde::Serialize;
 use serde_with::skip_serializing_none;
-use strum::{IntoStaticStr, VariantNames};
+use strum::{EnumDiscriminants, EnumString, IntoStaticStr, VariantNames};
 
-pub use self::chain::{AuditEntry, ChainHead, ZERO_HASH, export_line, sha256};
+pub use self::chain::{AuditEntry, ChainHead, ZERO_HASH, export_line};
 pub use self::verify::{ChainError, ChainSummary, ChainVerifier};
 use crate::part::UsageState;
 
@@ -35,9 +36,11 @@ pub struct AuditRecord {
 }
 
 /// A recorded event.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, IntoStaticStr, VariantNames)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, EnumDiscriminants)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
-#[strum(serialize_all = "kebab-case")]
+#[strum_discriminants(name(AuditKind), derive(EnumString, IntoStaticStr, VariantNames))]
+#[strum_discriminants(strum(serialize_all = "kebab-case"))]
+#[strum_discriminants(doc = "Kind of an event; its word is the value of the field `kind`.")]
 pub enum AuditEvent {
     /// A change that a user requested.
     Change(ChangeEvent),
@@ -57,20 +60,56 @@ pub enum AuditEvent {
 pub struct ChangeEvent {
     /// User; empty if the user is not known.
     pub user: String,
-    /// Operation, such as `create`.
-    pub verb: String,
+    /// Operation.
+    pub verb: ChangeVerb,
     /// Namespace of the object.
     pub namespace: String,
     /// Kind, namespace and name of the object.
     pub object: String,
-    /// Outcome, such as `begun` and `done`.
-    pub outcome: &'static str,
+    /// Outcome.
+    pub outcome: ChangeOutcome,
     /// Previous state; empty if there was none or nothing was created.
     pub before: String,
     /// New state, desired state, or the reason for the failure.
     pub after: String,
     /// Reason that the user gave.
     pub reason: String,
+}
+
+/// Operation of a user.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, IntoStaticStr)]
+#[serde(into = "&'static str")]
+#[strum(serialize_all = "kebab-case")]
+pub enum ChangeVerb {
+    /// Creation of an object.
+    Create,
+    /// Replacement of an existing object.
+    Replace,
+}
+
+/// Outcome of a change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, IntoStaticStr)]
+#[serde(into = "&'static str")]
+#[strum(serialize_all = "kebab-case")]
+pub enum ChangeOutcome {
+    /// About to be made; another entry reports the outcome.
+    #[strum(serialize = "begun")]
+    Started,
+    /// Made.
+    #[strum(serialize = "done")]
+    Succeeded,
+    /// Already in the desired state; nothing was written.
+    Unchanged,
+    /// Dry run accepted by the API server.
+    DryRun,
+    /// Dry run rejected or not answered by the API server.
+    #[strum(serialize = "dry-run-not-done")]
+    DryRunFailed,
+    /// Failed.
+    #[strum(serialize = "not-done")]
+    Failed,
+    /// Unknown: the request may or may not have taken effect.
+    Unknown,
 }
 
 /// A refused request.
@@ -142,8 +181,8 @@ pub struct UsageEvent {
 pub struct NodeEvent {
     /// Node.
     pub node: String,
-    /// Changed property: `layout`, `layout-state`, `partitions` or `drain`.
-    pub property: String,
+    /// Changed property: the layout, its state, the partitions or the drain.
+    pub property: ChangeKind,
     /// Changed devices; absent if the change concerns the node.
     pub object: Option<String>,
     /// Previous value; absent if there was none.
@@ -180,7 +219,7 @@ pub struct AuditQuery {
     /// Only entries about this namespace.
     pub namespace: Option<String>,
     /// Only entries of this kind.
-    pub kind: Option<String>,
+    pub kind: Option<AuditKind>,
 }
 
 impl AuditEvent {
@@ -194,8 +233,8 @@ impl AuditEvent {
         Some(namespace.as_str()).filter(|namespace| !namespace.is_empty())
     }
 
-    /// The word of the field `kind`.
-    pub fn kind(&self) -> &'static str {
+    /// The kind.
+    pub fn kind(&self) -> AuditKind {
         self.into()
     }
 }

@@ -1,7 +1,7 @@
 //! Chain: numbers and links entries.
 
-use aws_lc_rs::digest::{Context, SHA256};
 use jiff::Timestamp;
+use octavo_fleet::digest::sha256;
 use serde::Serialize;
 
 use super::{AuditEvent, AuditRecord};
@@ -59,16 +59,6 @@ impl ChainHead {
         *self = Self { seq, hash: hash.clone() };
         Ok(AuditEntry { seq, text, hash })
     }
-}
-
-/// SHA-256 of texts that follow one another, in lower-case hexadecimal digits.
-pub fn sha256(texts: &[&str]) -> String {
-    let mut context = Context::new(&SHA256);
-    for text in texts {
-        context.update(text.as_bytes());
-    }
-    let digest = context.finish();
-    digest.as_ref().iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}"))
 }
 
 /// Separates the text of an entry from its hash in an export.

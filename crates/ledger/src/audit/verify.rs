@@ -1,10 +1,11 @@
 //! Verification of an exported chain, line by line.
 
 use jiff::Timestamp;
+use octavo_fleet::digest::sha256;
 use serde::Deserialize;
 use thiserror::Error;
 
-use super::chain::{AFTER_HASH, BEFORE_HASH, ZERO_HASH, sha256};
+use super::chain::{AFTER_HASH, BEFORE_HASH, ZERO_HASH};
 
 /// Verifies the lines of an export, which can be larger than the memory.
 #[derive(Debug, Clone, Default)]

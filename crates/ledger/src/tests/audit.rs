@@ -1,11 +1,13 @@
 //! Tests of the chain of audit entries.
 
 use jiff::Timestamp;
+use octavo_fleet::changes::ChangeKind;
+use octavo_fleet::digest::sha256;
 use proptest::prelude::*;
 
 use crate::audit::{
-    AuditEvent, AuditRecord, ChainError, ChainHead, ChainSummary, ChainVerifier, RefusalEvent,
-    ZERO_HASH, export_line, sha256,
+    AuditEvent, AuditRecord, ChainError, ChainHead, ChainSummary, ChainVerifier, ChangeEvent,
+    ChangeOutcome, ChangeVerb, NodeEvent, RefusalEvent, ZERO_HASH, export_line,
 };
 
 fn record(number: i64, object: &str) -> AuditRecord {
@@ -139,9 +141,59 @@ fn entry_has_documented_format_and_hash() {
             "\"seq\":2,\"time\":\"2027-01-15T08:00:02Z\",\"previous\":\"{hash}\""
         ))
     );
-    // Printed by sha256sum for three letters.
-    let abc = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
-    assert_eq!(sha256(&["a", "bc"]), abc);
+}
+
+/// The text of the first entry of a chain after the field `previous`.
+fn fields(event: AuditEvent) -> String {
+    let entry = ChainHead::default().append(&AuditRecord { event, ..record(1, "") }).unwrap();
+    let (_, fields) = entry.text.split_once(&format!("{ZERO_HASH}\",")).unwrap();
+    fields.to_owned()
+}
+
+#[test]
+fn words_of_entries_have_the_documented_format() {
+    let change = |outcome| {
+        let event = ChangeEvent {
+            user: "ada".to_owned(),
+            verb: ChangeVerb::Replace,
+            namespace: "team".to_owned(),
+            object: "HardwareProfile team/large".to_owned(),
+            outcome,
+            before: String::new(),
+            after: "{}".to_owned(),
+            reason: String::new(),
+        };
+        fields(AuditEvent::Change(event))
+    };
+    let text = |outcome: &str| {
+        format!(
+            "\"kind\":\"change\",\"user\":\"ada\",\"verb\":\"replace\",\"namespace\":\"team\",\
+             \"object\":\"HardwareProfile team/large\",\"outcome\":\"{outcome}\",\"before\":\"\",\"after\":\"{{}}\",\"reason\":\"\"}}"
+        )
+    };
+    for (outcome, word) in [
+        (ChangeOutcome::Started, "begun"),
+        (ChangeOutcome::Succeeded, "done"),
+        (ChangeOutcome::Unchanged, "unchanged"),
+        (ChangeOutcome::DryRun, "dry-run"),
+        (ChangeOutcome::DryRunFailed, "dry-run-not-done"),
+        (ChangeOutcome::Failed, "not-done"),
+        (ChangeOutcome::Unknown, "unknown"),
+    ] {
+        assert_eq!(change(outcome), text(word));
+    }
+    let node = NodeEvent {
+        node: "gpu-1".to_owned(),
+        property: ChangeKind::LayoutState,
+        object: None,
+        before: None,
+        after: Some("applied".to_owned()),
+        message: None,
+    };
+    let node = fields(AuditEvent::Node(node));
+    let expected =
+        "\"kind\":\"node\",\"node\":\"gpu-1\",\"property\":\"layout-state\",\"after\":\"applied\"}";
+    assert_eq!(node, expected);
 }
 
 #[test]

@@ -1,10 +1,10 @@
 //! Export of the audit trail, page by page.
 
-use octavo_database::AuditPage;
-use octavo_ledger::audit::{AuditEvent, AuditQuery};
+use octavo_database::{AuditPage, in_time};
+use octavo_ledger::audit::{AuditKind, AuditQuery};
 use strum::VariantNames;
 
-use super::{LedgerError, LedgerReader, time};
+use super::{LedgerError, LedgerReader, READ_TIMEOUT, time};
 use crate::query::QueryError;
 use crate::query::parse::set_each;
 
@@ -16,7 +16,7 @@ impl LedgerReader {
     /// # Errors
     /// Fails if the database cannot be read.
     pub async fn audit_range(&self, query: &AuditQuery) -> Result<Option<(i64, i64)>, LedgerError> {
-        Ok(self.database().await?.audit_range(query).await?)
+        Ok(in_time(READ_TIMEOUT, self.database().await?.audit_range(query)).await?)
     }
 
     /// The next entries of an export, from the first to the last number.
@@ -28,7 +28,7 @@ impl LedgerReader {
         query: &AuditQuery,
         range: (i64, i64),
     ) -> Result<AuditPage, LedgerError> {
-        Ok(self.database().await?.audit_page(query, range).await?)
+        Ok(in_time(READ_TIMEOUT, self.database().await?.audit_page(query, range)).await?)
     }
 }
 
@@ -52,10 +52,10 @@ fn set(query: &mut AuditQuery, name: &str, value: &str) -> Result<(), QueryError
         "from" => query.from = Some(time("from", value)?),
         "until" => query.until = Some(time("until", value)?),
         "namespace" => query.namespace = Some(value.to_owned()),
-        "kind" if AuditEvent::VARIANTS.contains(&value) => query.kind = Some(value.to_owned()),
         "kind" => {
-            let words = AuditEvent::VARIANTS.join(", ");
-            return Err(QueryError::value("kind", value, format!("one of {words}")));
+            let wanted = || format!("one of {}", AuditKind::VARIANTS.join(", "));
+            let kind = value.parse().map_err(|_| QueryError::value("kind", value, wanted()))?;
+            query.kind = Some(kind);
         }
         _ => return Err(QueryError::unknown(name, PARAMETERS)),
     }

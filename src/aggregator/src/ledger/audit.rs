@@ -110,13 +110,13 @@ fn record(node: &Node, entry: &ChangeEntry, clock: &Clock) -> Option<AuditRecord
     let object = change.object.clone();
     let event = NodeEvent {
         node: node.name.to_string(),
-        property: kind.as_ref().to_owned(),
+        property: kind,
         object: object.clone(),
         before: change.from.clone(),
         after: change.to.clone(),
         message: change.message.clone(),
     };
-    let source =
-        format!("node/{}/{time}/{}/{}", node.name, event.property, object.unwrap_or_default());
+    let (property, object) = (event.property.as_ref(), object.unwrap_or_default());
+    let source = format!("node/{}/{time}/{property}/{object}", node.name);
     Some(AuditRecord { time, source, event: AuditEvent::Node(event) })
 }

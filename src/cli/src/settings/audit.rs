@@ -1,9 +1,12 @@
 //! Settings of `octavo audit`.
 
+use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
 use jiff::Timestamp;
 use octavo_client::ServerSettings;
 use octavo_fleet::price::parse_time;
+use octavo_ledger::audit::AuditKind;
+use strum::VariantNames;
 
 use super::input::WantedFile;
 
@@ -12,7 +15,7 @@ use super::input::WantedFile;
 pub enum AuditCommand {
     /// Print the audit trail as JSON lines
     #[command(after_long_help = include_str!("../../help/audit.txt"))]
-    Export(AuditExportSettings),
+    Export(Box<AuditExportSettings>),
     /// Verify that no entry of an export was changed, removed, inserted or moved
     ///
     /// Needs no aggregator. The first error is printed as `FILE:LINE: error: ...`. Exit codes: 0 no errors, 1 error found, 2 usage
@@ -31,6 +34,14 @@ pub struct AuditExportSettings {
     /// End, exclusive; by default the newest entry
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub until: Option<Timestamp>,
+
+    /// Only entries about this namespace; such an export cannot be verified
+    #[arg(long, value_name = "NAMESPACE")]
+    pub namespace: Option<String>,
+
+    /// Only entries of this kind; such an export cannot be verified
+    #[arg(long, value_name = "KIND", value_parser = PossibleValuesParser::new(AuditKind::VARIANTS))]
+    pub kind: Option<String>,
 
     /// Aggregator.
     #[command(flatten)]
@@ -52,7 +63,12 @@ pub struct AuditVerifySettings {
 impl AuditExportSettings {
     /// Parameters of the request.
     pub fn parameters(&self) -> Vec<(&'static str, String)> {
-        let all = [("from", self.from), ("until", self.until)];
-        all.into_iter().filter_map(|(name, time)| Some((name, time?.to_string()))).collect()
+        let all = [
+            ("from", self.from.map(|time| time.to_string())),
+            ("until", self.until.map(|time| time.to_string())),
+            ("namespace", self.namespace.clone()),
+            ("kind", self.kind.clone()),
+        ];
+        all.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
     }
 }

@@ -1,7 +1,7 @@
 //! Profile creation by an aggregator with that option: validated, created, replaced only on explicit request, and only
 //! for authorized users.
 
-use octavo_ledger::audit::AuditQuery;
+use octavo_ledger::audit::{AuditKind, AuditQuery};
 use octavo_store::ledger::LedgerReader;
 use serde_json::{Value, json};
 
@@ -187,7 +187,7 @@ async fn changes_are_stored(ledger: &str, namespace: &str) {
     let reader = LedgerReader::new(ledger.parse().unwrap());
     let query = AuditQuery {
         namespace: Some(namespace.to_owned()),
-        kind: Some("change".to_owned()),
+        kind: Some(AuditKind::Change),
         ..AuditQuery::default()
     };
     let range = reader.audit_range(&query).await.unwrap().unwrap();
