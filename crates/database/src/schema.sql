@@ -1,4 +1,5 @@
--- The program that may write: each transaction checks that no other program has opened the ledger since.
+-- The program that may write: each transaction checks that no other program has opened the ledger since, and changes the second part of
+-- the token.
 CREATE TABLE IF NOT EXISTS ledger_writer (
   id BIGINT NOT NULL PRIMARY KEY,
   token TEXT NOT NULL

@@ -3,7 +3,9 @@
 mod audit;
 
 use std::collections::BTreeMap;
+use std::future::pending;
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use octavo_fleet::cluster::PodOwner;
@@ -16,7 +18,7 @@ use proptest::prelude::*;
 use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
 
-use crate::{ClosedDay, Database, DatabaseUrl, LedgerWriter};
+use crate::{ClosedDay, Database, DatabaseError, DatabaseUrl, LedgerWriter, in_time};
 
 const START: i64 = 1_799_971_200;
 const DAY: i64 = 86_400;
@@ -376,6 +378,33 @@ fn earlier_writer_gets_an_error_that_names_the_cause() {
         let total: i64 = usage.unwrap().unwrap().iter().map(|sum| sum.ppm_seconds).sum();
         assert_eq!(total, 2 * 60 * i64::from(PPM));
     });
+}
+
+#[test]
+fn each_transaction_shows_that_the_writer_has_not_ended() {
+    let directory = TempDir::new().unwrap();
+    runtime().block_on(async {
+        let (mut one, _) = LedgerWriter::open(&url(&directory)).await.unwrap();
+        let (mut other, _) = LedgerWriter::open(&url(&directory)).await.unwrap();
+        let mut activities = vec![one.activity().await.unwrap()];
+        assert_eq!(one.activity().await.unwrap(), activities[0]);
+        other.write(&[]).await.unwrap();
+        activities.push(one.activity().await.unwrap());
+        other.append(&[]).await.unwrap();
+        activities.push(one.activity().await.unwrap());
+        assert!(matches!(one.write(&[]).await, Err(DatabaseError::OtherWriter)));
+        assert_eq!(one.activity().await.unwrap(), activities[2]);
+        activities.dedup();
+        assert_eq!(activities.len(), 3);
+    });
+}
+
+#[tokio::test(start_paused = true)]
+async fn access_that_does_not_end_has_a_time_limit() {
+    let limit = Duration::from_secs(30);
+    let error = in_time(limit, pending::<Result<(), DatabaseError>>()).await.unwrap_err();
+    assert_eq!(error.to_string(), "the ledger did not respond within 30s");
+    in_time(limit, async { Ok(()) }).await.unwrap();
 }
 
 #[test]

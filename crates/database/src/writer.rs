@@ -34,7 +34,7 @@ pub struct LedgerWriter {
     unconfirmed: Ids,
     last_device: i64,
     last_holder: i64,
-    /// Identifies this writer.
+    /// Identifies this writer; the first part of the token in the database.
     token: String,
 }
 
@@ -61,19 +61,20 @@ impl LedgerWriter {
         let token = format!("{:016x}", random());
         let claim = "INSERT INTO ledger_writer (id, token) VALUES (1, $1) \
              ON CONFLICT (id) DO UPDATE SET token = excluded.token";
-        let claimed = sqlx::query(claim).bind(token.clone()).execute(pool).await;
+        let claimed = sqlx::query(claim).bind(next_token(&token)).execute(pool).await;
         claimed.map_err(DatabaseError::write)?;
         let unconfirmed = Ids::default();
         Ok((Self { database, ids, unconfirmed, last_device, last_holder, token }, last))
     }
 
-    /// Writes intervals in one transaction: all of them or none.
+    /// Writes intervals in one transaction: all of them or none. Without intervals, it only shows other programs that this writer has not
+    /// ended.
     ///
     /// # Errors
     /// Fails if the database cannot be written. The caller can try again.
     pub async fn write(&mut self, intervals: &[Interval]) -> Result<(), DatabaseError> {
         if intervals.is_empty() {
-            return Ok(());
+            return self.begin().await?.commit().await.map_err(DatabaseError::write);
         }
         self.assign_ids(intervals);
         let mut transaction = self.begin().await?;
@@ -99,8 +100,9 @@ impl LedgerWriter {
         let check = async {
             let mut transaction = self.database.pool.begin().await?;
             let check =
-                sqlx::query("UPDATE ledger_writer SET token = $1 WHERE id = 1 AND token = $1");
-            let done = check.bind(self.token.clone()).execute(&mut *transaction).await?;
+                sqlx::query("UPDATE ledger_writer SET token = $1 WHERE id = 1 AND token LIKE $2");
+            let check = check.bind(next_token(&self.token)).bind(format!("{}/%", self.token));
+            let done = check.execute(&mut *transaction).await?;
             Ok((transaction, done.rows_affected()))
         };
         match check.await.map_err(DatabaseError::write)? {
@@ -198,6 +200,16 @@ impl LedgerWriter {
         Ok(())
     }
 
+    /// Text that changes with each transaction of the program that writes to the ledger.
+    ///
+    /// # Errors
+    /// Fails if the database cannot be read.
+    pub async fn activity(&self) -> Result<String, DatabaseError> {
+        let statement = "SELECT token FROM ledger_writer WHERE id = 1";
+        let token = sqlx::query_scalar(statement).fetch_one(&self.database.pool).await;
+        token.map_err(DatabaseError::read)
+    }
+
     /// The database.
     pub fn database(&self) -> &Database {
         &self.database
@@ -281,6 +293,11 @@ impl LedgerWriter {
             .bind(interval.utilization.percent_seconds)
             .bind(interval.utilization.seconds)
     }
+}
+
+/// Token in the database for the next transaction of a writer.
+fn next_token(token: &str) -> String {
+    format!("{token}/{:016x}", random())
 }
 
 async fn insert_devices(

@@ -79,6 +79,42 @@ impl Recorder {
         recorder
     }
 
+    /// Continues after another recorder has written to the ledger. `last` are the written intervals with the latest end of each device.
+    /// The usage that this recorder has observed after that end is retained; usage before it is discarded, because it is written.
+    pub fn resume(&mut self, last: impl IntoIterator<Item = Interval>) {
+        let written = Self::recover(last).nodes;
+        let mut slots: BTreeMap<Arc<Device>, u32> = BTreeMap::new();
+        for mut interval in std::mem::take(&mut self.changed).into_values() {
+            let devices = written.get(&interval.device.node);
+            let account = devices.and_then(|devices| devices.get(&interval.device.id));
+            if let Some(until) = account.map(|account| account.until) {
+                if interval.end <= until {
+                    continue;
+                }
+                if interval.start < until {
+                    // Only its sum over the whole interval is known.
+                    interval.utilization = Utilization::default();
+                }
+                if interval.start <= until {
+                    // Several intervals can now start at the same time.
+                    let slot = slots.entry(Arc::clone(&interval.device)).or_default();
+                    interval = Interval { start: until, slot: *slot, ..interval };
+                    *slot = slot.saturating_add(1);
+                }
+            }
+            self.changed.insert(interval.key(), interval);
+        }
+        for (node, devices) in written {
+            let accounts = self.nodes.entry(node).or_default();
+            for (id, account) in devices {
+                match accounts.get_mut(&id) {
+                    Some(own) if own.until > account.until => own.restart_parts(),
+                    Some(_) | None => drop(accounts.insert(id, account)),
+                }
+            }
+        }
+    }
+
     /// Records that the node had these devices at `at`. `max_silence` is the number of seconds that may pass between two
     /// reports; a longer time is a gap, in which only allocations that exist before and after it are accounted for.
     pub fn observe(

@@ -15,6 +15,7 @@ mod audit;
 mod export;
 mod metrics;
 mod observation;
+mod other_writer;
 mod usage_file;
 
 use std::future::pending;
@@ -23,7 +24,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use octavo_access::audit::AuditQueue;
-use octavo_database::{DatabaseError, DatabaseUrl, LedgerWriter};
+use octavo_database::{DatabaseError, DatabaseUrl, LedgerWriter, in_time};
 use octavo_kube::cluster::WatchedCluster;
 use octavo_ledger::{Day, Interval, MAX_PAST_SECONDS, Recorder};
 use octavo_store::fleet::{Fleet, Node};
@@ -32,12 +33,13 @@ use octavo_toolkit::error::chain;
 use tokio::sync::{Notify, watch};
 use tokio::task::yield_now;
 use tokio::time::{Instant, Interval as Timer, MissedTickBehavior, interval, sleep, timeout};
-use tracing::{error, info, warn};
+use tracing::{debug, error, info, warn};
 
 use self::audit::PendingRecords;
 use self::export::LedgerExporter;
 pub use self::metrics::LedgerMetrics;
 use self::observation::{PodDirectory, device_states, past_states};
+use self::other_writer::OtherWriter;
 use crate::settings::LedgerSettings;
 
 /// Interval of scans for changed nodes.
@@ -46,11 +48,13 @@ const SCAN_INTERVAL: Duration = Duration::from_secs(1);
 const OPEN_INTERVAL: Duration = Duration::from_secs(10);
 /// Time limit of a write, which no scan interrupts.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Number of write intervals without a write after which another writer has ended.
+const MISSED_WRITES: u32 = 10;
 /// If the clock is more than this ahead of the last usage at the start, it may be wrong, and nothing is deleted.
 const MAX_SILENT_DAYS: i32 = 30;
 /// Interval of closing days and deleting old intervals.
 const MAINTENANCE_INTERVAL: Duration = Duration::from_hours(1);
-/// Time limit of closing days and deleting old intervals, which delays the recording.
+/// Time limit of opening the database, and of closing days and deleting old intervals, which delays the recording.
 const MAINTENANCE_TIMEOUT: Duration = Duration::from_mins(5);
 /// Maximum number of intervals that wait for the database. Beyond it, nothing is recorded until it can be written.
 const MAX_WAITING: usize = 500_000;
@@ -86,6 +90,7 @@ struct Recording<'a> {
     is_failing: bool,
     /// True after a failure to append to the audit trail; independent of the usage.
     is_audit_failing: bool,
+    other_writer: OtherWriter,
 }
 
 impl LedgerRecorder {
@@ -134,7 +139,7 @@ impl LedgerRecorder {
     async fn open(&self) -> (LedgerWriter, Vec<Interval>) {
         let mut is_failing = false;
         loop {
-            match LedgerWriter::open(&self.url).await {
+            match in_time(MAINTENANCE_TIMEOUT, LedgerWriter::open(&self.url)).await {
                 Ok(opened) => {
                     info!(ledger = %self.url, "recording the usage of devices");
                     return opened;
@@ -195,6 +200,7 @@ impl<'a> Recording<'a> {
             may_delete,
             is_failing: false,
             is_audit_failing: false,
+            other_writer: OtherWriter::default(),
         }
     }
 
@@ -308,8 +314,7 @@ impl<'a> Recording<'a> {
     /// repeat it.
     async fn append(&mut self) -> bool {
         while !self.audit.is_empty() {
-            let result = timeout(WRITE_TIMEOUT, self.writer.append(self.audit.chunk())).await;
-            let result = result.unwrap_or(Err(DatabaseError::Timeout(WRITE_TIMEOUT)));
+            let result = in_time(WRITE_TIMEOUT, self.writer.append(self.audit.chunk())).await;
             if let Ok(head) = &result {
                 self.audit.confirm_chunk();
                 self.task.metrics.set_audit_head(head.seq);
@@ -323,17 +328,50 @@ impl<'a> Recording<'a> {
     }
 
     async fn write(&mut self) {
-        let changed = self.recorder.take_changed();
-        // Repeating a write that may have succeeded changes nothing.
-        let result = timeout(WRITE_TIMEOUT, self.writer.write(&changed)).await;
-        let result = result.unwrap_or(Err(DatabaseError::Timeout(WRITE_TIMEOUT)));
-        if result.is_err() {
-            self.recorder.put_back(changed);
+        let mut result = self.write_intervals().await;
+        if matches!(result, Err(DatabaseError::OtherWriter)) && self.take_over().await {
+            result = self.write_intervals().await;
         }
         self.task.metrics.set_waiting(self.recorder.changed_count());
         self.log_result(result.map(|()| self.task.now()));
         if !self.audit.is_empty() {
             self.append().await;
+        }
+    }
+
+    async fn write_intervals(&mut self) -> Result<(), DatabaseError> {
+        let changed = self.recorder.take_changed();
+        // Repeating a write that may have succeeded changes nothing.
+        let result = in_time(WRITE_TIMEOUT, self.writer.write(&changed)).await;
+        if result.is_err() {
+            self.recorder.put_back(changed);
+        }
+        result
+    }
+
+    /// Opens the ledger again if its other writer has ended. The usage that was recorded meanwhile is retained. Returns whether it is open.
+    async fn take_over(&mut self) -> bool {
+        let max_silence = self.task.settings.ledger_write_interval.saturating_mul(MISSED_WRITES);
+        let open = async {
+            let activity = self.writer.activity().await?;
+            if self.other_writer.silence(activity) < max_silence {
+                return Ok(None);
+            }
+            LedgerWriter::open(&self.task.url).await.map(Some)
+        };
+        match in_time(MAINTENANCE_TIMEOUT, open).await {
+            Ok(Some((writer, last))) => {
+                info!("the other program has stopped writing to the ledger; taking it over");
+                self.writer = writer;
+                self.recorder.resume(last);
+                self.other_writer = OtherWriter::default();
+                true
+            }
+            Ok(None) => false,
+            Err(error) => {
+                debug!(error = %chain(&error), "cannot take over the ledger; retrying");
+                false
+            }
         }
     }
 
@@ -355,8 +393,7 @@ impl<'a> Recording<'a> {
             let database = self.writer.database();
             Ok((database.bytes().await?, database.audit_head().await?))
         };
-        let result = timeout(MAINTENANCE_TIMEOUT, maintenance).await;
-        let result = result.unwrap_or(Err(DatabaseError::Timeout(MAINTENANCE_TIMEOUT)));
+        let result = in_time(MAINTENANCE_TIMEOUT, maintenance).await;
         if let Ok((bytes, head)) = &result {
             self.task.metrics.set_bytes(*bytes);
             self.task.metrics.set_audit_head(head.seq);
@@ -375,7 +412,7 @@ impl<'a> Recording<'a> {
             None if was_failing => info!("the audit trail can be written again"),
             None => {}
             Some(error) => {
-                self.task.metrics.count_failure();
+                self.task.metrics.count_audit_failure();
                 if !was_failing {
                     error!(error = %chain(&error), "audit events wait in memory until the ledger can be written");
                 }

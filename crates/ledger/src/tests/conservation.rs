@@ -36,6 +36,9 @@ enum Event {
     FailedWrite,
     /// The aggregator is killed and started again.
     Kill,
+    /// Another aggregator opens the ledger. After each of these times, the agent reports to it, or to this one, which cannot write. Then
+    /// this one takes over.
+    OtherWriter(Vec<(i64, bool)>),
     /// The recorder forgets devices for which no usage can arrive.
     Forget,
 }
@@ -54,6 +57,7 @@ fn event() -> impl Strategy<Value = Event> {
         4 => Just(Event::Write),
         1 => Just(Event::FailedWrite),
         2 => Just(Event::Kill),
+        2 => prop::collection::vec((0_i64..2_000, any::<bool>()), 0..6).prop_map(Event::OtherWriter),
         1 => Just(Event::Forget),
     ]
 }
@@ -149,6 +153,21 @@ impl World {
                 self.recorder.put_back(taken);
             }
             Event::Forget => self.recorder.forget(self.now - MAX_PAST_SECONDS),
+            Event::OtherWriter(reports) => {
+                let mut other = Recorder::recover(self.written.values().cloned());
+                for (seconds, is_to_other) in reports {
+                    self.now += seconds;
+                    if is_to_other {
+                        std::mem::swap(&mut self.recorder, &mut other);
+                        self.report();
+                        self.write();
+                        std::mem::swap(&mut self.recorder, &mut other);
+                    } else {
+                        self.report();
+                    }
+                }
+                self.recorder.resume(self.written.values().cloned());
+            }
             Event::Kill => {
                 // More than the last ones of each device, in any order, must not matter.
                 let written = self.written.values().rev().cloned();
@@ -222,6 +241,7 @@ proptest! {
             | Event::Write
             | Event::FailedWrite
             | Event::Forget
+            | Event::OtherWriter(_)
             | Event::Kill => true,
         };
         let mut last = world.now;

@@ -14,6 +14,7 @@ pub struct LedgerMetrics {
     bytes: Gauge<i64>,
     audit_head: Gauge<i64>,
     failures: Counter<u64, AtomicU64>,
+    audit_failures: Counter<u64, AtomicU64>,
     pending_days: Gauge<i64>,
     export_failures: Counter<u64, AtomicU64>,
 }
@@ -45,8 +46,13 @@ impl LedgerMetrics {
         );
         registry.register(
             "octavo_ledger_failures",
-            "Failed accesses to the usage ledger",
+            "Failed accesses to the usage ledger, without those to the audit trail",
             self.failures.clone(),
+        );
+        registry.register(
+            "octavo_ledger_audit_failures",
+            "Failed attempts to append to the audit trail",
+            self.audit_failures.clone(),
         );
         registry.register(
             "octavo_ledger_export_pending_days",
@@ -78,6 +84,10 @@ impl LedgerMetrics {
 
     pub(super) fn count_failure(&self) {
         self.failures.inc();
+    }
+
+    pub(super) fn count_audit_failure(&self) {
+        self.audit_failures.inc();
     }
 
     pub(super) fn set_pending_days(&self, count: usize) {

@@ -1,0 +1,42 @@
+//! Another program that writes to the ledger.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// What is known of another program that writes to the ledger. It shows its activity in the database, but no time: clocks can differ.
+#[derive(Debug, Default)]
+pub(super) struct OtherWriter {
+    /// Its last activity, and the time at which it was first read.
+    last: Option<(String, Instant)>,
+}
+
+impl OtherWriter {
+    /// Returns for how long its activity has been this one.
+    pub(super) fn silence(&mut self, activity: String) -> Duration {
+        match &self.last {
+            Some((last, since)) if *last == activity => since.elapsed(),
+            _ => {
+                self.last = Some((activity, Instant::now()));
+                Duration::ZERO
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn silence_ends_with_each_activity() {
+        let mut other = OtherWriter::default();
+        let minute = Duration::from_mins(1);
+        assert_eq!(other.silence("a/1".to_owned()), Duration::ZERO);
+        tokio::time::advance(minute).await;
+        assert_eq!(other.silence("a/1".to_owned()), minute);
+        assert_eq!(other.silence("a/2".to_owned()), Duration::ZERO);
+        tokio::time::advance(minute).await;
+        assert_eq!(other.silence("a/2".to_owned()), minute);
+    }
+}
