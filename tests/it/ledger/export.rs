@@ -1,11 +1,12 @@
 //! Parquet files of closed days: written by the shipped aggregator, read by `DuckDB`.
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, LazyLock};
+use std::time::Duration;
 
 use jiff::Timestamp;
 use octavo_database::LedgerWriter;
@@ -17,6 +18,7 @@ use octavo_ledger::{
 use serde_json::Value;
 use tempfile::TempDir;
 
+use super::postgres::Postgres;
 use crate::fleet_api::Api;
 use crate::process::{Aggregator, Program};
 use crate::python;
@@ -24,7 +26,7 @@ use crate::support::root;
 use crate::time_limits::{Finish, eventually};
 
 const HOUR: i64 = 3600;
-const DRAFT: &str = ".usage.parquet.tmp";
+const DRAFT_PREFIX: &str = ".usage.parquet.";
 const WRITE_INTERVAL: &str = "--ledger-write-interval=200ms";
 
 /// A Python with `DuckDB`.
@@ -52,36 +54,52 @@ fn days() -> [Day; 2] {
 }
 
 /// A ledger, and the directory of its export.
-struct Ledger(TempDir);
+struct Ledger {
+    url: String,
+    files: TempDir,
+}
 
 impl Ledger {
+    /// A ledger in SQLite.
     fn new() -> Self {
         let files = TempDir::new().unwrap();
-        fs::create_dir(files.path().join("export")).unwrap();
-        Self(files)
+        let url = format!("sqlite://{}", files.path().join("ledger.db").display());
+        Self::at(url, files)
     }
 
-    fn url(&self) -> String {
-        format!("sqlite://{}", self.0.path().join("ledger.db").display())
+    /// The ledger at a URL.
+    fn at(url: String, files: TempDir) -> Self {
+        fs::create_dir(files.path().join("export")).unwrap();
+        Self { url, files }
     }
 
     fn export(&self) -> PathBuf {
-        self.0.path().join("export")
+        self.files.path().join("export")
     }
 
     fn file(&self, day: Day) -> PathBuf {
         self.export().join(format!("day={}/usage.parquet", day.date()))
     }
 
+    /// Incomplete files of a day.
+    fn drafts(&self, day: Day) -> Vec<PathBuf> {
+        let directory = self.file(day).with_file_name("");
+        let files = fs::read_dir(directory).into_iter().flatten();
+        let files = files.map(|entry| entry.unwrap());
+        let is_draft = |name: &str| name.starts_with(DRAFT_PREFIX);
+        let drafts = files.filter(|file| is_draft(file.file_name().to_str().unwrap()));
+        drafts.map(|file| file.path()).collect()
+    }
+
     async fn write(&self, intervals: &[Interval]) {
-        let (mut writer, _last) = LedgerWriter::open(&self.url().parse().unwrap()).await.unwrap();
+        let (mut writer, _last) = LedgerWriter::open(&self.url.parse().unwrap()).await.unwrap();
         writer.write(intervals).await.unwrap();
         writer.database().close().await;
     }
 
     fn aggregator(&self) -> Aggregator {
         let export = format!("--ledger-export-directory={}", self.export().display());
-        let ledger = format!("--ledger={}", self.url());
+        let ledger = format!("--ledger={}", self.url);
         Aggregator::start(&["--plaintext", WRITE_INTERVAL, &ledger, &export])
     }
 
@@ -189,8 +207,19 @@ fn documented() -> (String, String) {
 }
 
 #[tokio::test]
-async fn f5_exported_day_equals_the_report_and_late_usage_replaces_it() {
-    let ledger = Ledger::new();
+async fn f5_exported_day_of_sqlite_equals_the_report_and_late_usage_replaces_it() {
+    life(&Ledger::new()).await;
+}
+
+#[tokio::test]
+async fn f5_exported_day_of_postgresql_equals_the_report_and_late_usage_replaces_it() {
+    let server = Postgres::start();
+    server.sql("SELECT 1");
+    life(&Ledger::at(server.url(), TempDir::new().unwrap())).await;
+}
+
+/// An exported day, late usage, and a restart.
+async fn life(ledger: &Ledger) {
     let [day, earlier] = days();
     ledger.write(&usage(day, "GPU-1")).await;
     ledger.write(&usage(earlier, "GPU-1")).await;
@@ -240,32 +269,41 @@ fn many(day: Day, devices: usize) -> Vec<Interval> {
 }
 
 #[tokio::test]
-async fn f5_killed_export_leaves_the_earlier_file() {
+async fn f5_killed_export_leaves_the_earlier_file_and_its_draft_is_removed_later() {
     let ledger = Ledger::new();
     let [day, _] = days();
     ledger.write(&many(day, 300)).await;
-    let draft = ledger.file(day).with_file_name(DRAFT);
     let mut aggregator = ledger.aggregator();
-    eventually("draft", || draft.exists());
+    eventually("draft", || !ledger.drafts(day).is_empty());
     aggregator.kill();
-    assert!(draft.exists() && !ledger.file(day).exists(), "the export ended before the signal");
+    let drafts = ledger.drafts(day);
+    assert_eq!(drafts.len(), 1, "the export ended before the signal");
+    assert!(!ledger.file(day).exists());
 
+    let draft = File::options().write(true).open(&drafts[0]).unwrap();
+    let modified = draft.metadata().unwrap().modified().unwrap();
+    draft.set_modified(modified - Duration::from_hours(2)).unwrap();
     aggregator.restart();
     eventually("export", || ledger.file(day).exists());
     assert_eq!(ledger.rows(day), 30_000);
-    assert!(!draft.exists());
+    assert_eq!(ledger.drafts(day), Vec::<PathBuf>::new());
 
     aggregator.kill();
     ledger.write(&usage(day, "late")).await;
     aggregator.restart();
-    eventually("draft", || draft.exists());
+    eventually("draft", || !ledger.drafts(day).is_empty());
     aggregator.kill();
-    assert!(draft.exists(), "the export ended before the signal");
+    let drafts = ledger.drafts(day);
+    assert_eq!(drafts.len(), 1, "the export ended before the signal");
     assert_eq!(ledger.rows(day), 30_000);
 
+    // Another aggregator could be writing the draft, so it remains.
+    let inode = || fs::metadata(ledger.file(day)).unwrap().ino();
+    let replaced = inode();
     aggregator.restart();
-    eventually("export of late usage", || !draft.exists());
+    eventually("export of late usage", || inode() != replaced);
     assert_eq!(ledger.rows(day), 30_000 + usage(day, "late").len());
+    assert_eq!(ledger.drafts(day), drafts);
 }
 
 /// Runs a command in the mount namespace of `program`.
@@ -288,14 +326,14 @@ async fn f5_full_disk_delays_the_export() {
     command.args(["--user", "--map-root-user", "--mount", "sh", "-c", script, "sh"]);
     command.arg(ledger.export()).arg(env!("CARGO_BIN_EXE_octavo-aggregator"));
     command.args(["--plaintext", WRITE_INTERVAL, "--grpc-listen=127.0.0.1:0"]);
-    command.args(["--http-listen=127.0.0.1:0", &format!("--ledger={}", ledger.url())]);
+    command.args(["--http-listen=127.0.0.1:0", &format!("--ledger={}", ledger.url)]);
     command.arg(format!("--ledger-export-directory={}", ledger.export().display()));
     let mut aggregator = Program::start(&mut command);
     let line = aggregator.expect_log("listening for HTTP clients on ");
     let (_, address) = line.split_once("clients on ").unwrap();
     let api = Api::at(address.split(' ').next().unwrap().parse().unwrap());
 
-    let draft = ledger.file(day).with_file_name(DRAFT);
+    let draft = ledger.file(day).with_file_name(DRAFT_PREFIX);
     let line = aggregator.expect_log("cannot export usage; trying again");
     assert!(line.contains(draft.to_str().unwrap()), "{line}");
     assert!(line.contains("No space left on device"), "{line}");

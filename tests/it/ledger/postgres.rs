@@ -1,20 +1,27 @@
 //! A PostgreSQL server of the test.
 
 use std::fs;
+use std::io::Write;
 use std::os::unix::fs::chown;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdin, Command, Stdio};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, Uid, User};
 use tempfile::TempDir;
 
-use crate::time_limits::{Finish, ends};
+use crate::time_limits::{Finish, Lines, ends, until};
 
 /// A running server, reachable at a socket in its directory. Dropping it stops it.
 pub(super) struct Postgres {
     directory: TempDir,
     server: Child,
+}
+
+/// A transaction; dropping it rolls it back.
+pub(super) struct OpenTransaction {
+    session: Child,
+    _input: ChildStdin,
 }
 
 /// Directory of the server's programs, which Debian does not put on the path.
@@ -65,6 +72,39 @@ impl Postgres {
     /// URL of its database. The aggregator connects again until the server accepts connections.
     pub(super) fn url(&self) -> String {
         format!("postgres://octavo@localhost/postgres?host={}", self.directory.path().display())
+    }
+
+    fn psql(&self) -> Command {
+        let mut command = Command::new(programs().join("psql"));
+        let options = ["--no-psqlrc", "--tuples-only", "--no-align", "--set=ON_ERROR_STOP=1"];
+        command.args(options).arg("--dbname").arg(self.url());
+        command
+    }
+
+    /// Runs statements once the server accepts connections, and returns their output.
+    #[track_caller]
+    pub(super) fn sql(&self, statements: &str) -> String {
+        let run = || self.psql().args(["--command", statements]).finish();
+        let done = until("psql", run, |output| output.status.success());
+        String::from_utf8(done.stdout).unwrap()
+    }
+
+    /// Runs statements in a transaction.
+    pub(super) fn transaction(&self, statements: &str) -> OpenTransaction {
+        let mut command = self.psql();
+        let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut session = piped.spawn().unwrap();
+        let mut input = session.stdin.take().unwrap();
+        writeln!(input, "BEGIN; {statements}; SELECT 'done';").unwrap();
+        Lines::of(session.stdout.take().unwrap()).find_line("done");
+        OpenTransaction { session, _input: input }
+    }
+}
+
+impl Drop for OpenTransaction {
+    fn drop(&mut self) {
+        let _already_ended = self.session.kill();
+        let _status = ends(&mut self.session);
     }
 }
 

@@ -4,21 +4,20 @@
 //! another sum than the ledger is exported. Damaged data pages are not found. The export has a connection and threads of its own, and
 //! therefore does not delay the recording of usage.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::future::pending;
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
 use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use octavo_database::{ClosedDay, Database, DatabaseError, DatabaseUrl};
+use octavo_database::{ClosedDay, Database, DatabaseError, DatabaseUrl, in_time};
 use octavo_ledger::Day;
 use octavo_model::backoff::Backoff;
 use octavo_toolkit::error::chain;
 use octavo_toolkit::files;
-use rustix::fs::OFlags;
+use octavo_toolkit::random::random;
 use thiserror::Error;
 use tokio::sync::Notify;
 use tokio::task::spawn_blocking;
@@ -34,10 +33,12 @@ const BACKOFF: Backoff = Backoff { initial: Duration::from_secs(1), max: Duratio
 const QUERY_TIMEOUT: Duration = Duration::from_mins(1);
 /// Name of the file of a day. Its directory is named for the day.
 const FILE: &str = "usage.parquet";
-/// Name of an incomplete file. `DuckDB`, Spark, Trino and Hive ignore it.
-const DRAFT: &str = ".usage.parquet.tmp";
-/// Flags for writing a draft: a symbolic link is not followed, and a FIFO does not block.
-const DRAFT_FLAGS: i32 = OFlags::NOFOLLOW.union(OFlags::NONBLOCK).bits().cast_signed();
+/// Start of the name of a draft, which is an incomplete file. `DuckDB`, Spark, Trino and Hive ignore it.
+const DRAFT_PREFIX: &str = ".usage.parquet.";
+/// End of the name of a draft.
+const DRAFT_SUFFIX: &str = ".tmp";
+/// Time without a write after which a draft is removed. A younger one can be that of another aggregator.
+const STALE_DRAFT_AGE: Duration = Duration::from_hours(1);
 
 /// Exports closed days.
 #[derive(Debug)]
@@ -94,7 +95,7 @@ impl LedgerExporter {
     /// Exports the days that are not exported. Returns the first error after an attempt for each day, unless the database does not
     /// respond.
     async fn export_days(&self) -> Result<(), ExportError> {
-        let database = in_time(Database::open(&self.url, 1)).await?;
+        let database = in_time(QUERY_TIMEOUT, Database::open(&self.url, 1)).await?;
         let result = self.export_from(&database).await;
         // A connection whose query does not end cannot be closed.
         let _closed = timeout(QUERY_TIMEOUT, database.close()).await;
@@ -103,7 +104,7 @@ impl LedgerExporter {
 
     async fn export_from(&self, database: &Database) -> Result<(), ExportError> {
         let mut missing = Vec::new();
-        for closed in in_time(database.closed_days()).await? {
+        for closed in in_time(QUERY_TIMEOUT, database.closed_days()).await? {
             let path = self.path(closed.day);
             if exported(path.clone()).await != Some(closed.ppm_seconds) {
                 missing.push((closed, path));
@@ -131,9 +132,29 @@ impl LedgerExporter {
     }
 }
 
-/// Seconds of all devices that the file at `path` contains, if it is complete.
+/// Seconds of all devices that the file at `path` contains, if it is complete. Removes stale drafts beside it.
 async fn exported(path: PathBuf) -> Option<i64> {
-    blocking(move || exported_ppm_seconds(&files::open(&path).ok()?)).await
+    let exported = move || {
+        remove_stale_drafts(path.parent()?);
+        exported_ppm_seconds(&files::open(&path).ok()?)
+    };
+    blocking(exported).await
+}
+
+/// Removes the drafts that killed aggregators have left in the directory of a day. A draft that cannot be removed is tried again at the next
+/// pass.
+fn remove_stale_drafts(directory: &Path) {
+    let Ok(entries) = fs::read_dir(directory) else { return };
+    for entry in entries.flatten() {
+        let is_draft = |name: &str| name.starts_with(DRAFT_PREFIX) && name.ends_with(DRAFT_SUFFIX);
+        let modified = entry.metadata().and_then(|metadata| metadata.modified());
+        let age = modified.ok().and_then(|modified| modified.elapsed().ok());
+        if entry.file_name().to_str().is_some_and(is_draft)
+            && age.is_some_and(|age| age >= STALE_DRAFT_AGE)
+        {
+            let _is_removed = fs::remove_file(entry.path());
+        }
+    }
 }
 
 /// Writes the file of a day beside `path`, and moves it there.
@@ -142,7 +163,7 @@ async fn export_day(
     closed: ClosedDay,
     path: &Path,
 ) -> Result<(), ExportError> {
-    let draft = path.with_file_name(DRAFT);
+    let draft = path.with_file_name(format!("{DRAFT_PREFIX}{:016x}{DRAFT_SUFFIX}", random()));
     let result = write_day(database, closed, &draft).await;
     let path = path.to_owned();
     blocking(move || {
@@ -168,7 +189,7 @@ async fn write_day(
     let mut writer = blocking(move || create(&path)).await.map_err(failed(draft))?;
     let mut reader = database.day_reader(closed.day);
     loop {
-        let batch = in_time(reader.next_batch()).await?;
+        let batch = in_time(QUERY_TIMEOUT, reader.next_batch()).await?;
         if batch.is_empty() {
             break;
         }
@@ -190,17 +211,7 @@ fn create(draft: &Path) -> io::Result<UsageFileWriter<File>> {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
         Ok(()) | Err(_) => {}
     }
-    let mut options = OpenOptions::new();
-    options.create(true).write(true).truncate(true).custom_flags(DRAFT_FLAGS);
-    UsageFileWriter::new(options.open(draft)?)
-}
-
-/// Fails if `query` takes too long: a hung connection must not stop the export until the next start.
-async fn in_time<T>(
-    query: impl Future<Output = Result<T, DatabaseError>>,
-) -> Result<T, DatabaseError> {
-    let result = timeout(QUERY_TIMEOUT, query).await;
-    result.unwrap_or(Err(DatabaseError::Timeout(QUERY_TIMEOUT)))
+    UsageFileWriter::new(File::create_new(draft)?)
 }
 
 fn failed(path: &Path) -> impl FnOnce(io::Error) -> ExportError {
