@@ -1,6 +1,7 @@
 //! The REST API through its real router, with inventories of simulated machines.
 
 mod availability;
+mod cost;
 mod estimates;
 mod events;
 pub(crate) mod fleet;

@@ -16,6 +16,7 @@ use octavo_ledger::Dimension;
 use octavo_ledger::csv::to_csv;
 use octavo_ledger::report::CostReport;
 use octavo_store::ledger::{CostQuery, LedgerError, LedgerReader};
+use octavo_store::view::PRICES_OUTDATED;
 use octavo_toolkit::error::chain;
 
 use self::budgets::BudgetView;
@@ -151,7 +152,7 @@ async fn content(
     if let Some(refusal) = request.query.refusal(visibility) {
         return Content::Forbidden(refusal);
     }
-    match reports(site, ledger, &request.query).await {
+    match reports(site, ledger, &request.query, visibility).await {
         Err(error @ LedgerError::TooManyGroups(_)) => {
             Content::Invalid(format!("The report is too large: {error}."))
         }
@@ -172,6 +173,7 @@ async fn reports(
     site: &PageState,
     ledger: &LedgerReader,
     query: &CostQuery,
+    visibility: &Visibility,
 ) -> Result<Reports, LedgerError> {
     let prices = site.view.prices();
     let book = prices.prices.as_ref().map(|prices| &**prices.book());
@@ -193,7 +195,8 @@ async fn reports(
             Err(error) => return Err(error),
         }
     };
-    Ok(Reports { groups, days, workloads, has_prices: book.is_some(), notice: prices.notice })
+    let notice = prices.notice.map(|why| visibility.disclose(why, PRICES_OUTDATED));
+    Ok(Reports { groups, days, workloads, has_prices: book.is_some(), notice })
 }
 
 impl UsageView {
@@ -238,7 +241,7 @@ fn notes(report: &CostReport, notice: Option<String>, has_prices: bool) -> Vec<S
     let skipped = usize::from(!has_prices);
     let known = report.notes.iter().skip(skipped);
     let mut notes: Vec<String> = known.map(|note| format!("Note: {note}.")).collect();
-    notes.extend(notice.map(|notice| format!("Prices: {}.", printable(&notice))));
+    notes.extend(notice.map(|notice| format!("Note: {}.", printable(&notice))));
     if let Some(begins) = report.begins.as_ref().filter(|begins| **begins > report.from.to_string())
     {
         notes.push(format!("The ledger begins on {begins}; earlier usage is not known."));

@@ -97,13 +97,22 @@ struct Site {
     budgets: Option<&'static str>,
     /// Content of the file of budgets after it was opened.
     replaced_budgets: Option<&'static str>,
+    /// Content of the price book after it was opened.
+    replaced_prices: Option<&'static str>,
 }
 
 impl Site {
     async fn new(intervals: &[Interval]) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let ledger = Some(write(directory.path(), intervals).await);
-        Self { directory, ledger, has_prices: true, budgets: None, replaced_budgets: None }
+        Self {
+            directory,
+            ledger,
+            has_prices: true,
+            budgets: None,
+            replaced_budgets: None,
+            replaced_prices: None,
+        }
     }
 
     async fn get(&self, path: &str, visibility: Visibility) -> (StatusCode, String) {
@@ -113,6 +122,9 @@ impl Site {
             let prices = self.directory.path().join("prices.yaml");
             fs::write(&prices, PRICES).unwrap();
             view = view.with_prices(PriceFile::open(&prices).unwrap());
+            if let Some(text) = self.replaced_prices {
+                fs::write(&prices, text).unwrap();
+            }
         }
         if let Some(text) = self.budgets {
             let budgets = self.directory.path().join("budgets.yaml");
@@ -261,9 +273,7 @@ async fn budgets_are_shown_and_only_that_of_the_namespace() {
 
 #[tokio::test]
 async fn missing_ledger_and_its_setting_are_explained() {
-    let directory = tempfile::tempdir().unwrap();
-    let site =
-        Site { directory, ledger: None, has_prices: false, budgets: None, replaced_budgets: None };
+    let site = Site { ledger: None, has_prices: false, ..Site::new(&[]).await };
     for path in ["/cost", "/cost.csv"] {
         let (status, page) = site.get(path, Visibility::everything()).await;
         assert_eq!(status, StatusCode::NOT_FOUND);
@@ -345,6 +355,18 @@ async fn invalid_file_of_budgets_is_described_only_with_the_permission_to_list_n
     assert!(page.contains("500,000.00 EUR"), "{page}");
     assert!(page.contains("budgets may be outdated"), "{page}");
     assert!(!page.contains("/budgets.yaml"), "{page}");
+}
+
+#[tokio::test]
+async fn invalid_price_book_is_described_only_with_the_permission_to_list_nodes() {
+    let mut site = Site::new(&usage()).await;
+    site.replaced_prices = Some("kind: Secret\n");
+    let page = site.page(&format!("/cost?{TIME}")).await;
+    assert!(page.contains("/prices.yaml"), "{page}");
+    let (status, page) = site.get(&format!("/cost?{TIME}"), without_nodes()).await;
+    assert_eq!(status, StatusCode::OK);
+    assert!(page.contains("prices may be outdated"), "{page}");
+    assert!(!page.contains("/prices.yaml"), "{page}");
 }
 
 #[tokio::test]

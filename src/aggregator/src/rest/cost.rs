@@ -7,6 +7,7 @@ use octavo_fleet::access::Visibility;
 use octavo_fleet::problem::Problem;
 use octavo_ledger::report::CostReport;
 use octavo_store::ledger::{CostQuery, LedgerError, LedgerReader};
+use octavo_store::view::PRICES_OUTDATED;
 use octavo_toolkit::error::chain;
 
 use super::Api;
@@ -58,7 +59,7 @@ pub(super) async fn cost(
     let book = prices.prices.as_ref().map(|prices| &**prices.book());
     let report = ledger.report(&query, book).await;
     let mut report = report.map_err(|error| ledger_error(&error, "by", &visibility))?;
-    report.notes.extend(prices.notice);
+    report.notes.extend(prices.notice.map(|why| visibility.disclose(why, PRICES_OUTDATED)));
     Ok(Json(report))
 }
 
