@@ -7,7 +7,7 @@ use std::process::Command;
 use octavo_agent::metrics::claims::ClaimMetrics;
 use octavo_toolkit::telemetry::exposition;
 
-use super::served::{ExposedMetrics, budgets, policies, served};
+use super::served::{ExposedMetrics, budgets, ledger, policies, served};
 use crate::fleet_api::Api;
 use crate::golden::golden;
 use crate::process::Program;
@@ -90,6 +90,12 @@ const BUDGETS: Section = Section {
         ("namespace", "", "namespace of the budget; absent if it is for a team"),
         ("team", "", "team of the budget; absent if it is for a namespace"),
     ],
+};
+
+const LEDGER: Section = Section {
+    title: "Usage ledger",
+    text: "The aggregator exposes these metrics only with `--ledger`. Counters start at 0 with the process.",
+    labels: &[],
 };
 
 const AGGREGATOR: Section = Section {
@@ -251,6 +257,9 @@ impl Section {
         let rows: BTreeSet<(&str, &str)> =
             self.labels.iter().map(|(label, of, _)| (*label, *of)).collect();
         assert_eq!(used, rows, "{}", self.title);
+        if rows.is_empty() {
+            return page;
+        }
         write!(
             page,
             "\n### Labels: {}\n\n| label | values |\n|---|---|\n",
@@ -326,6 +335,7 @@ async fn metrics_reference_lists_every_exposed_metric_with_its_labels() {
         CLUSTER.render(&aggregator, is_cluster),
         POLICIES.render(&policies(), |_| true),
         BUDGETS.render(&budgets(), |_| true),
+        LEDGER.render(&ledger(), |_| true),
         AGGREGATOR.render(&aggregator, is_own),
         LAYOUTS.render(&agent, |name| !is_vendor(name)),
         CLAIMS.render(&claims(), |_| true),

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use octavo_agent::metrics::LayoutMetrics;
 use octavo_aggregator::budgets::BudgetMetrics;
+use octavo_aggregator::ledger::LedgerMetrics;
 use octavo_aggregator::rest::metrics;
 use octavo_fleet::budget::BudgetScope;
 use octavo_kube::cluster::WatchedCluster;
@@ -250,6 +251,15 @@ pub(super) fn budgets() -> ExposedMetrics {
     served
 }
 
+/// Metrics of an aggregator with a ledger.
+pub(super) fn ledger() -> ExposedMetrics {
+    let mut registry = Registry::default();
+    LedgerMetrics::default().register(&mut registry);
+    let mut served = ExposedMetrics::default();
+    served.add(&exposition::write(&registry, std::iter::empty()).unwrap().1);
+    served
+}
+
 /// Labels and values of a series as rules see it, including those added by the scrape.
 fn labels(series: &str, (agent, aggregator): &(ExposedMetrics, ExposedMetrics)) -> Option<Labels> {
     let of = |served: &ExposedMetrics| {
@@ -359,6 +369,7 @@ async fn every_metric_and_label_used_by_alerts_and_dashboard_is_exposed() {
     let mut served = served().await;
     served.1.metrics.extend(policies().metrics);
     served.1.metrics.extend(budgets().metrics);
+    served.1.metrics.extend(ledger().metrics);
     let mut wrong = Vec::new();
     for alert in alerts() {
         let notes = &alert["annotations"];
