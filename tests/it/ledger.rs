@@ -5,6 +5,7 @@ mod budgets;
 mod export;
 mod focus;
 mod postgres;
+mod unavailable;
 
 use std::fs;
 use std::path::Path;

@@ -183,6 +183,12 @@ impl Aggregator {
         self.program.expect_log(text)
     }
 
+    /// Sends SIGTERM and waits for the exit.
+    #[track_caller]
+    pub(crate) fn stop(self) -> ExitStatus {
+        self.program.stop()
+    }
+
     /// Kills it like the OOM killer and returns its complete log.
     pub(crate) fn kill(&mut self) -> Vec<String> {
         self.program.kill()

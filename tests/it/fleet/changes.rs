@@ -1,16 +1,18 @@
 //! Changes of a node are recorded by the aggregator and reported by the API and the command line.
 
+use std::collections::BTreeSet;
 use std::process::Command;
 
 use nvml_sim::model::Slot;
 use serde_json::Value;
+use tempfile::TempDir;
 
 use super::MIXED;
 use super::layout::{SHARED, partition};
 use crate::fleet_api::Api;
 use crate::machine::Machine;
 use crate::process::Aggregator;
-use crate::time_limits::Finish;
+use crate::time_limits::{Finish, until_async};
 
 /// Words of the recorded changes, newest first.
 fn lines(list: &Value) -> Vec<String> {
@@ -90,8 +92,10 @@ async fn changes_of_devices_driver_and_agent_are_recorded() {
 }
 
 #[tokio::test]
-async fn layout_is_recorded_from_blocked_to_applied() {
-    let aggregator = Aggregator::start(&["--plaintext"]);
+async fn layout_is_recorded_and_audited_from_blocked_to_applied() {
+    let files = TempDir::new().unwrap();
+    let ledger = format!("--ledger=sqlite://{}", files.path().join("ledger.db").display());
+    let aggregator = Aggregator::start(&["--plaintext", &ledger]);
     let api = Api::at(aggregator.http);
     let machine = Machine::new(SHARED);
     let _agent = partition(&machine, &aggregator, "both");
@@ -109,6 +113,29 @@ async fn layout_is_recorded_from_blocked_to_applied() {
         .filter(|item| item["kind"] == "layout-state")
         .collect();
     assert_eq!(states[0]["to"], "applied", "{list}");
+
+    // Each change is one entry of the audit trail.
+    let read = async || {
+        let exported = api.get("/api/v1/audit?kind=node").await.body;
+        let entries = exported.lines().map(|line| serde_json::from_str(line).unwrap());
+        entries.collect::<Vec<Value>>()
+    };
+    let is_applied = |entries: &Vec<Value>| {
+        entries.iter().any(|entry| entry["property"] == "partitions")
+            && entries.iter().any(|entry| entry["after"] == "applied")
+    };
+    let entries = until_async("entries of the node", read, is_applied).await;
+    let of = |property: &str| {
+        let same = entries.iter().filter(|entry| entry["property"] == property);
+        same.map(|entry| [&entry["node"], &entry["object"], &entry["before"], &entry["after"]])
+            .collect::<Vec<_>>()
+    };
+    let partitions = ["shared", "GPU 1", "1x 3g.40gb", "2x 1g.10gb"].map(Value::from);
+    assert_eq!(of("partitions"), [partitions.each_ref()], "{entries:#?}");
+    let states = of("layout-state");
+    assert_eq!(states.last().unwrap()[3], "applied", "{entries:#?}");
+    let unique: BTreeSet<String> = states.iter().map(|state| format!("{state:?}")).collect();
+    assert_eq!(unique.len(), states.len(), "{entries:#?}");
 }
 
 #[tokio::test]

@@ -106,7 +106,10 @@ async fn life(ledger: &str, directory: &TempDir) {
         assert_eq!(usage[field], value, "{usage:#}");
     }
     assert_eq!((&usage["seconds"], &usage["corrected"]), (&3600.into(), &false.into()));
-    is_refused(&api).await;
+    // Only the first of a client is recorded.
+    for _ in 0..3 {
+        is_refused(&api).await;
+    }
     let refusal = entries(&api, "refusal", 1).await.remove(0);
     assert_eq!(
         (&refusal["verb"], &refusal["object"]),
@@ -139,6 +142,9 @@ async fn life(ledger: &str, directory: &TempDir) {
     let removed = [&lines[..1], &lines[2..]].concat();
     is_rejected(&file, &removed, &[], ":2: error: entry 2 is expected, but this is entry 3");
     is_rejected(&file, &lines[..2], &["--hash", hash], ": error: no entry has the hash");
+    let filtered = octavo(&["audit", "export", &server, "--namespace=team", "--kind=usage"]);
+    let filtered = String::from_utf8(filtered.stdout).unwrap();
+    assert_eq!(filtered.lines().collect::<Vec<_>>(), [&lines[0]]);
     let tomorrow = Day(Day::of(Timestamp::now().as_second()).0 + 1).date();
     let later = octavo(&["audit", "export", &server, "--from", &tomorrow.to_string()]);
     assert!(later.status.success() && later.stdout.is_empty(), "{later:?}");
@@ -157,6 +163,43 @@ async fn f6_audit_in_sqlite_is_exported_and_modifications_are_found() {
 async fn f6_audit_in_postgresql_is_exported_and_modifications_are_found() {
     let server = Postgres::start();
     life(&server.url(), &TempDir::new().unwrap()).await;
+}
+
+/// A PostgreSQL server and an aggregator that writes only events to its ledger. This trigger runs before each attempt to append.
+async fn with_trigger(body: &str) -> (Postgres, Aggregator) {
+    let server = Postgres::start();
+    let ledger = format!("--ledger={}", server.url());
+    let mut aggregator = Aggregator::start(&["--plaintext", &ledger, "--ledger-write-interval=1h"]);
+    aggregator.expect_log("recording the usage of devices");
+    server.sql(&format!(
+        "CREATE SEQUENCE attempts; \
+         CREATE FUNCTION delay() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {body} RETURN NULL; END $$; \
+         CREATE TRIGGER delay BEFORE INSERT ON audit_entry FOR EACH STATEMENT EXECUTE FUNCTION delay()"
+    ));
+    is_refused(&Api::at(aggregator.http)).await;
+    (server, aggregator)
+}
+
+#[tokio::test]
+async fn f6_event_that_cannot_be_appended_is_repeated_at_shutdown() {
+    // A sequence also counts the attempts that are rolled back.
+    let refuse = "IF nextval('attempts') < 4 THEN RAISE EXCEPTION 'no space'; END IF;";
+    let (server, mut aggregator) = with_trigger(refuse).await;
+    let line = aggregator.expect_log("audit events wait in memory until the ledger can be written");
+    assert!(line.contains("no space"), "{line}");
+    let entries = || server.sql("SELECT COUNT(*) FROM audit_entry").trim().to_owned();
+    assert_eq!(entries(), "0");
+    assert!(aggregator.stop().success());
+    assert_eq!(entries(), "1");
+    assert_eq!(server.sql("SELECT last_value FROM attempts").trim(), "4");
+}
+
+#[tokio::test]
+async fn f6_append_that_does_not_end_delays_the_aggregator_for_a_limited_time() {
+    let (_server, mut aggregator) = with_trigger("PERFORM pg_sleep(3600);").await;
+    let line = aggregator.expect_log("audit events wait in memory until the ledger can be written");
+    assert!(line.contains("did not respond within 10s"), "{line}");
+    assert!(aggregator.stop().success());
 }
 
 #[tokio::test]

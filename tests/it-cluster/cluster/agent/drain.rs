@@ -237,7 +237,7 @@ fn p5_drain_of_a_policy_replaces_the_settings_of_the_agent() {
     site.holds("notebook-7", 1);
     site.rig.label(&["pool=a"]);
     let mut agent = site.rig.start(&[]);
-    let _aggregator = aggregator(api.kubeconfig());
+    let _aggregator = aggregator(api.kubeconfig(), &[]);
     let spec = json!({
         "nodeSelector": {"matchLabels": {"pool": "a"}},
         "layout": "all-7g.40gb",

@@ -23,7 +23,7 @@ async fn i3_aggregator_killed_after_every_write_completes_the_roll_out_within_th
         ]);
         let proxy = Proxy::start(&pool.api);
         proxy.allow_writes(1);
-        let mut killed = aggregator(&proxy.kubeconfig());
+        let mut killed = aggregator(&proxy.kubeconfig(), &[]);
         let complete = until_async(
             "a write or the end",
             async || is_complete(&pool) || proxy.is_out_of_writes(),

@@ -63,7 +63,13 @@ impl Pool {
     }
 
     pub(super) fn aggregator(&self) -> Aggregator {
-        aggregator(self.api.kubeconfig())
+        aggregator(self.api.kubeconfig(), &[])
+    }
+
+    /// An aggregator with a ledger in this directory.
+    pub(super) fn aggregator_with_ledger(&self, directory: &Path) -> Aggregator {
+        let ledger = format!("--ledger=sqlite://{}", directory.join("ledger.db").display());
+        aggregator(self.api.kubeconfig(), &[&ledger])
     }
 
     /// Creates or changes a policy.
@@ -206,16 +212,12 @@ impl Pool {
     }
 }
 
-/// An aggregator with this kubeconfig.
-pub(in crate::cluster) fn aggregator(kubeconfig: &Path) -> Aggregator {
+/// An aggregator with this kubeconfig and more arguments.
+pub(in crate::cluster) fn aggregator(kubeconfig: &Path, more: &[&str]) -> Aggregator {
     let kubeconfig = format!("--kubeconfig={}", kubeconfig.display());
-    Aggregator::start(&[
-        "--plaintext",
-        "--follow-cluster",
-        "--policies",
-        "--log-level=debug",
-        &kubeconfig,
-    ])
+    let arguments =
+        ["--plaintext", "--follow-cluster", "--policies", "--log-level=debug", &kubeconfig];
+    Aggregator::start(&[&arguments, more].concat())
 }
 
 pub(in crate::cluster) fn policy(name: &str, spec: &Value) -> Value {

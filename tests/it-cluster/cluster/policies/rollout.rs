@@ -1,9 +1,12 @@
 //! Roll-outs, stops, rollbacks, overrides, conflicts and deletion.
 
 use serde_json::json;
+use tempfile::TempDir;
 
 use super::rig::{LAYOUT, Pool, await_deletion, label, spec};
 use crate::cluster::Api;
+use crate::fleet_api::Api as Readers;
+use crate::time_limits::until_async;
 
 #[tokio::test]
 async fn p5_policy_is_rolled_out_within_its_budget_and_stops_and_rolls_back() {
@@ -63,7 +66,8 @@ async fn p5_policy_is_rolled_out_within_its_budget_and_stops_and_rolls_back() {
 async fn p2_overridden_and_conflicting_nodes_are_left_alone_and_deletion_removes_everything() {
     let mut pool = Pool::new(4).await;
     pool.api.kubectl(&["label", "node", "gpu-000", "octavo.dev/layout=mine"]);
-    let _aggregator = pool.aggregator();
+    let files = TempDir::new().unwrap();
+    let aggregator = pool.aggregator_with_ledger(files.path());
     pool.apply("a", &spec("serving", &json!({"maxUnavailable": 4})));
     let status = pool.await_state("a", "Complete", 4).await;
     assert_eq!(
@@ -82,6 +86,17 @@ async fn p2_overridden_and_conflicting_nodes_are_left_alone_and_deletion_removes
         .find(|one| one["type"] == "Conflict")
         .unwrap();
     assert!(conflict["message"].as_str().unwrap().ends_with("selected by: a"), "{conflict}");
+    let readers = Readers::at(aggregator.http);
+    let entries = async || readers.get("/api/v1/audit?kind=policy").await.body;
+    let is_audited = |text: &String| {
+        let has = |policy: &str, state: &str| {
+            let (policy, state) =
+                (format!("\"policy\":\"{policy}\""), format!("\"after\":\"{state}\""));
+            text.lines().any(|line| line.contains(&policy) && line.contains(&state))
+        };
+        has("a", "Complete") && has("b", "Conflict")
+    };
+    until_async("entries of the policies", entries, is_audited).await;
     assert_eq!(
         (pool.with_layout("serving").await.len(), pool.with_layout("training").await.len()),
         (3, 0)
