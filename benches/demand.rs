@@ -1,6 +1,6 @@
 //! Placement of requests for MIG instances: `cargo bench --profile release --bench demand`.
 //!
-//! It compares the strategy of production with others on random requests, on the trace in `examples/traces` and in a queue, and measures
+//! It compares the strategy of `octavo-demand` with others on random requests, on the trace in `examples/traces` and in a queue, and measures
 //! the time of a decision. It prints tables in Markdown for `docs/performance.md` and never fails on a figure.
 #![expect(
     clippy::unwrap_used,
@@ -15,7 +15,8 @@ use std::time::{Duration, Instant};
 
 use fastrand::Rng;
 use octavo_demand::simulation::{
-    Comparison, Discipline, Job, Load, Mix, Options, Strategy, compare, parse_trace, run,
+    Comparison, Discipline, Job, Load, Mix, Options, Strategy, compare, parse_trace,
+    random_profiles, run,
 };
 use octavo_demand::{Fleet, Fragmentation, Geometry, candidates};
 use octavo_model::examples::h100;
@@ -51,7 +52,7 @@ fn mixes() {
         .iter()
         .map(|mix| {
             let traces: Vec<Vec<Job>> = (0..RUNS)
-                .map(|seed| mix.jobs(fleet.geometries()[0].profiles(), load, REQUESTS, seed))
+                .map(|seed| mix.jobs(&random_profiles(&h100().catalog), load, REQUESTS, seed))
                 .collect();
             let strategies = Strategy::VARIANTS;
             (mix.into(), compare(&fleet, &traces, strategies, Discipline::Loss, WARM_UP))
@@ -73,8 +74,8 @@ fn mixes() {
         println!("| {} | {} |", <&str>::from(strategy), cells.collect::<Vec<_>>().join(" | "));
     }
     let bounds =
-        all.iter().map(|(_, one)| format!("{:.1}", 100.0 * one.free_defragmentation.unwrap().mean));
-    println!("| free defragmentation | {} |\n", bounds.collect::<Vec<_>>().join(" | "));
+        all.iter().map(|(_, one)| format!("{:.1}", 100.0 * one.pool_acceptance.unwrap().mean));
+    println!("| one pool of as many slices | {} |\n", bounds.collect::<Vec<_>>().join(" | "));
 }
 
 fn recorded_trace() {
@@ -133,7 +134,7 @@ fn saturated(seed: u64) -> Vec<Job> {
 
 fn queue() {
     println!(
-        "Saturated queue, 8 GPUs, 20 seeds, in seconds; slices in use until the last arrival in %:\n"
+        "Saturated queue, 8 GPUs, 20 seeds, in seconds; slices in use until the last request gets its instance in %:\n"
     );
     println!(
         "| strategy | mean wait | p95 wait | mean wait 1g | mean wait 7g | in use | operations |"
@@ -169,7 +170,7 @@ fn queue() {
 fn speed() {
     let fleet = fleet(100);
     let load = Load { slices: fleet.slices(), factor: 1.0 };
-    let jobs = Mix::Uniform.jobs(fleet.geometries()[0].profiles(), load, REQUESTS, 0);
+    let jobs = Mix::Uniform.jobs(&random_profiles(&h100().catalog), load, REQUESTS, 0);
     let hours = jobs.last().unwrap().arrival.as_secs_f64() / 3_600.0 * 100.0 / 8.0;
     let options = Options { strategy: Strategy::Octavo, discipline: Discipline::Loss, warm_up: 0 };
     let start = Instant::now();

@@ -21,9 +21,9 @@ pub struct Candidate<'a> {
 /// Order of candidates; the smallest is the best.
 pub type Score = [i64; 3];
 
-/// Cost of one operation, in thousandths of a slice that a random request cannot use. Without it, up to half as many operations more are
-/// needed and no more requests accepted; a cost of 2,000 saves a tenth of the operations and loses 0.1 % of the requests
-/// (`benches/demand.rs`).
+/// Cost of one operation, in thousandths of a slice that a random request cannot use. Measured with the mixes of `benches/demand.rs`: with a
+/// cost of 0, there are up to 1.5 times as many operations and no more accepted requests; with 2,000, there are a tenth fewer operations and
+/// 0.1 % fewer accepted requests.
 const OPERATION_COST: i64 = 800;
 /// Sum of the weights of all profiles of a device.
 const SUM_OF_WEIGHTS: i64 = 1_000;

@@ -11,6 +11,9 @@ use thiserror::Error;
 /// Maximum number of sets. An H100 has 723 with six profiles; every profile of every known device has fewer than 20,000.
 const MAX_SETS: usize = 1 << 16;
 
+/// Maximum number of additions to all sets.
+const MAX_ADDITIONS: usize = 1 << 20;
+
 /// The sets of instances that fit on a device, with the instances that can be added to each. Sets that differ only in the order of
 /// creation are one set.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -100,7 +103,7 @@ impl Geometry {
         state: &MigState,
         includes: impl Fn(&GpuInstanceProfile) -> bool,
     ) -> Result<Self, GeometryError> {
-        let combinations = Combinations::of(state).ok_or(GeometryError::TooLarge)?;
+        let combinations = Combinations::from_state(state).ok_or(GeometryError::TooLarge)?;
         let all: Vec<(&GpuInstanceProfile, Vec<PlacementBits>)> = combinations.profiles().collect();
         let mut profiles = Vec::new();
         let mut places = Vec::new();
@@ -215,6 +218,7 @@ fn enumerate(
     let empty = Occupancy::empty(profiles.len());
     let mut index = BTreeMap::from([(empty.clone(), SetId(0))]);
     let mut sets = Vec::new();
+    let mut addition_count = 0_usize;
     let mut queue = VecDeque::from([empty]);
     while let Some(occupancy) = queue.pop_front() {
         let mut additions = Vec::new();
@@ -233,11 +237,12 @@ fn enumerate(
             };
             additions.push(Addition { place: *place, to });
         }
+        addition_count = addition_count.saturating_add(additions.len());
         let used = profiles.iter().zip(&occupancy.counts);
         let used = used.map(|(profile, count)| profile.slices.saturating_mul(*count));
         let used = used.fold(0_u32, u32::saturating_add);
         sets.push(InstanceSet { free_slices: slices.saturating_sub(used), additions });
-        if index.len() > MAX_SETS {
+        if index.len() > MAX_SETS || addition_count > MAX_ADDITIONS {
             return Err(GeometryError::TooLarge);
         }
     }

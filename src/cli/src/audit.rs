@@ -9,13 +9,21 @@ use octavo_ledger::audit::{ChainSummary, ChainVerifier};
 use super::output;
 use super::{CliError, Report, input, printable};
 use crate::settings::Input;
-use crate::settings::audit::{AuditExportSettings, AuditVerifySettings};
+use crate::settings::audit::{AuditCommand, AuditExportSettings, AuditVerifySettings};
 
 /// Maximum length of a line in bytes. An entry has at most two states of an object, which are shorter.
 const MAX_LINE_BYTES: u64 = 1 << 20;
 
-/// Runs `octavo audit export`: prints the entries as they arrive.
-pub(super) async fn export(settings: &AuditExportSettings) -> Result<Report, CliError> {
+/// Runs `octavo audit`.
+pub(super) async fn run(command: &AuditCommand) -> Result<Report, CliError> {
+    match command {
+        AuditCommand::Export(settings) => export(settings).await,
+        AuditCommand::Verify(settings) => verify(settings),
+    }
+}
+
+/// Prints the entries as they arrive.
+async fn export(settings: &AuditExportSettings) -> Result<Report, CliError> {
     let client = Client::connect(&settings.server).await?;
     let parameters = settings.parameters();
     let target = RequestPath::new("/api/v1/audit")
@@ -23,8 +31,7 @@ pub(super) async fn export(settings: &AuditExportSettings) -> Result<Report, Cli
     output::download(&client, &target, "application/x-ndjson").await
 }
 
-/// Runs `octavo audit verify`.
-pub(super) fn verify(settings: &AuditVerifySettings) -> Result<Report, CliError> {
+fn verify(settings: &AuditVerifySettings) -> Result<Report, CliError> {
     let file = settings.file.input();
     let place = input::place(file);
     let failed = |source: io::Error| CliError::Read {

@@ -70,11 +70,11 @@ use self::layouts::NamedInventory;
 use self::output::publish;
 use self::text::{lines, printable};
 use crate::settings::apply::{CheckpointSettings, RunSettings};
-use crate::settings::audit::AuditCommand;
 use crate::settings::doctor::{DoctorSettings, DoctorSources};
 use crate::settings::inspect::NamedSource;
 use crate::settings::layouts::{LayoutsCommand, PlanSettings};
 use crate::settings::sharing::SharingCommand;
+use crate::settings::simulate::SimulateSettings;
 use crate::settings::source::SourceSettings;
 use crate::settings::{Charset, Colors, Command, Input, Invocation, OutputMode, completion_script};
 
@@ -181,9 +181,7 @@ fn run(invocation: &Invocation, open: OpenHardware) -> Result<Report, CliError> 
             layouts::export(&*inventory(&settings.source, open)?, settings)
         }
         Command::Layouts(command) => of_layouts(command, open, colors),
-        Command::Simulate(settings) => {
-            simulate::simulate(&*inventory(&settings.source, open)?, settings, colors)
-        }
+        Command::Simulate(settings) => simulated(settings, open, colors),
         Command::Sharing(command) => of_sharing(command, open, colors),
         Command::Catalog(command) => catalog::report(command, colors),
         Command::Prices(command) => prices::report(command, colors),
@@ -206,8 +204,7 @@ fn run(invocation: &Invocation, open: OpenHardware) -> Result<Report, CliError> 
         Command::Generate(command) => block_on(generate::generate(command))?,
         Command::QuotaCheck(settings) => block_on(quota_check::quota_check(settings, colors))?,
         Command::Migrate(command) => block_on(migration::run(command, colors))?,
-        Command::Audit(AuditCommand::Export(settings)) => block_on(audit::export(settings))?,
-        Command::Audit(AuditCommand::Verify(settings)) => audit::verify(settings),
+        Command::Audit(command) => block_on(audit::run(command))?,
         Command::Cost(settings) => block_on(cost::cost(settings, colors))?,
         Command::Usage(settings) => block_on(usage::usage(settings, colors))?,
         Command::Watch(settings) => block_on(watch::watch(settings, colors, invocation.screen))?,
@@ -269,6 +266,14 @@ fn of_sharing(
         }
         SharingCommand::Import(settings) => sharing::import(settings),
     }
+}
+
+fn simulated(
+    settings: &SimulateSettings,
+    open: OpenHardware,
+    colors: Colors,
+) -> Result<Report, CliError> {
+    simulate::simulate(&*inventory(&settings.source, open)?, settings, colors)
 }
 
 fn planned(

@@ -405,6 +405,7 @@ impl Command {
             Self::Plan(PlanSettings { request, .. }) | Self::Assert(request) => request.check(),
             Self::Layouts(command) => command.check(),
             Self::Sharing(command) => command.check(),
+            Self::Simulate(settings) => settings.check(),
             Self::Generate(command) => command.check(),
             Self::Migrate(MigrateCommand::GpuOperator(settings)) => settings.check(),
             Self::Inspect(_)
@@ -426,7 +427,6 @@ impl Command {
             | Self::Estimate(_)
             | Self::Slo(_)
             | Self::QuotaCheck(_)
-            | Self::Simulate(_)
             | Self::Usage(_)
             | Self::Cost(_)
             | Self::Audit(_)

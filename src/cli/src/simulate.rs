@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use octavo_demand::simulation::{
-    Comparison, Discipline, Job, Load, Mix, Spread, StrategyResult, compare, parse_trace,
+    Comparison, Discipline, Job, Load, MeanAndDeviation, Mix, StrategyResult, compare, parse_trace,
+    random_profiles,
 };
 use octavo_demand::{Fleet, Geometry, GeometryError};
 use octavo_model::inventory::{Inventory, MigState};
@@ -25,12 +26,7 @@ const COLUMNS: [&str; 7] =
 
 /// Answer of `octavo simulate`.
 #[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
 struct SimulationReport {
-    /// Number of GPUs.
-    gpus: usize,
-    /// Number of their slices.
-    slices: u32,
     items: Vec<TraceReport>,
 }
 
@@ -40,16 +36,16 @@ struct SimulationReport {
 struct TraceReport {
     /// Mix or file.
     trace: String,
+    /// Number of GPUs that support a requested profile.
+    gpus: usize,
+    /// Number of their slices.
+    slices: u32,
     #[serde(flatten)]
     comparison: Comparison,
 }
 
-/// Requests of one mix or file.
-struct Trace {
-    name: String,
-    runs: Vec<Vec<Job>>,
-    warm_up: usize,
-}
+/// GPUs of one model, and their number.
+type Models<'a> = Vec<(&'a MigState, usize)>;
 
 /// Runs `octavo simulate`.
 pub(super) fn simulate(
@@ -57,48 +53,56 @@ pub(super) fn simulate(
     settings: &SimulateSettings,
     colors: Colors,
 ) -> Result<Report, CliError> {
-    let all = fleet(inventory, settings, |_| true)?;
-    let traces = match &settings.trace {
-        Some(file) => vec![recorded(&all, file)?],
-        None => random(&all, settings),
+    let models = models(inventory, settings)?;
+    let items: Vec<TraceReport> = match (&settings.trace, settings.mix.as_slice()) {
+        (Some(file), _) => vec![recorded(&models, file, settings)?],
+        (None, mixes) => {
+            let mixes = if mixes.is_empty() { Mix::VARIANTS } else { mixes };
+            let items = mixes.iter().map(|mix| random(&models, *mix, settings));
+            items.collect::<Result<_, CliError>>()?
+        }
     };
-    let strategies = match settings.strategy.as_slice() {
-        [] => VariantArray::VARIANTS,
-        chosen => chosen,
-    };
-    let mut items = Vec::new();
-    for Trace { name, runs, warm_up } in traces {
-        note(&format!("simulating {name}"));
-        let requested: BTreeSet<&ProfileName> =
-            runs.iter().flatten().map(|job| &job.profile).collect();
-        // Placements of other profiles do not matter.
-        let fleet = fleet(inventory, settings, |profile| requested.contains(profile))?;
-        let comparison = compare(&fleet, &runs, strategies, settings.discipline(), warm_up);
-        items.push(TraceReport { trace: name, comparison });
-    }
-    let report = SimulationReport { gpus: all.gpus().len(), slices: all.slices(), items };
+    let report = SimulationReport { items };
     let names = report.items.iter().map(|item| item.trace.as_str());
     let table = || tables(&report, settings, colors);
     let output = render(settings.output.format, &report, names, table)?;
     Ok(Report { output, notes: String::new(), exit: Exit::Done })
 }
 
-/// The MIG-capable devices of the inventory without instances, with these profiles.
-fn fleet(
-    inventory: &Inventory,
+/// The models of the MIG-capable GPUs whose profiles are known.
+fn models<'a>(
+    inventory: &'a Inventory,
     settings: &SimulateSettings,
-    includes: impl Fn(&ProfileName) -> bool,
-) -> Result<Fleet, CliError> {
-    let mut fleet = Fleet::default();
-    let mut models: Vec<&MigState> = Vec::new();
-    for state in inventory.devices.iter().filter_map(|device| device.mig.state()) {
-        let is_known = models.iter().any(|model| model.catalog == state.catalog);
-        if is_known && settings.gpus.is_some() {
-            continue;
+) -> Result<Models<'a>, CliError> {
+    let mut models = Models::new();
+    let known = inventory.devices.iter().filter_map(|device| device.mig.state());
+    for state in known.filter(|state| state.catalog.memory_slices() > 0) {
+        match models.iter_mut().find(|(model, _)| model.catalog == state.catalog) {
+            Some((_, count)) => *count = count.saturating_add(1),
+            None => models.push((state, 1)),
         }
-        models.push(state);
-        match Geometry::new(state, |profile| includes(&profile.name)) {
-            Ok(geometry) => fleet.add(geometry, settings.gpus.map_or(1, |count| count as usize)),
+    }
+    if models.is_empty() {
+        return Err(CliError::rejected(
+            "error: the inventory has no MIG-capable GPU whose profiles are known; use --from with the inventory of a \
+             node that has one\n"
+                .to_owned(),
+        ));
+    }
+    if let Some(gpus) = settings.gpus {
+        for (_, count) in &mut models {
+            *count = gpus as usize;
+        }
+    }
+    Ok(models)
+}
+
+/// GPUs with only these profiles: placements of others do not matter. GPUs without them are omitted.
+fn fleet(models: &Models<'_>, requested: &BTreeSet<&ProfileName>) -> Result<Fleet, CliError> {
+    let mut fleet = Fleet::default();
+    for (state, count) in models {
+        match Geometry::new(state, |profile| requested.contains(&profile.name)) {
+            Ok(geometry) => fleet.add(geometry, *count),
             Err(GeometryError::NoProfiles) => {}
             Err(error @ GeometryError::TooLarge) => {
                 return Err(CliError::rejected(format!(
@@ -107,49 +111,59 @@ fn fleet(
             }
         }
     }
-    if fleet.gpus().is_empty() {
-        return Err(CliError::rejected(
-            "error: the inventory has no MIG-capable GPU whose profiles are known; use --from with the inventory of a \
-             node that has one\n"
-                .to_owned(),
-        ));
-    }
     Ok(fleet)
 }
 
-/// Requests of a file.
-fn recorded(fleet: &Fleet, file: &Input) -> Result<Trace, CliError> {
+/// Simulates the requests of a file.
+fn recorded(
+    models: &Models<'_>,
+    file: &Input,
+    settings: &SimulateSettings,
+) -> Result<TraceReport, CliError> {
+    let place = input::place(file);
     let text = input::text(file, "a trace")?;
-    let jobs = parse_trace(&text)
-        .map_err(|source| CliError::document("trace", input::place(file), source))?;
+    let jobs =
+        parse_trace(&text).map_err(|source| CliError::document("trace", place.clone(), source))?;
+    let fleet = fleet(models, &jobs.iter().map(|job| &job.profile).collect())?;
     if let Some(job) = jobs.iter().find(|job| fleet.slices_of(&job.profile).is_none()) {
         return Err(CliError::rejected(format!(
-            "error: {} requests {}, which no device of the inventory supports\n",
-            input::place(file),
+            "error: {place} requests {}, which no GPU of the inventory supports\n",
             job.profile
         )));
     }
-    Ok(Trace { name: input::place(file), runs: vec![jobs], warm_up: 0 })
+    Ok(compared(place, &fleet, &[jobs], 0, settings))
 }
 
-/// Random requests for the first model.
-fn random(fleet: &Fleet, settings: &SimulateSettings) -> Vec<Trace> {
-    let mixes = match settings.mix.as_slice() {
-        [] => Mix::VARIANTS,
+/// Simulates random requests for profiles of the first model.
+fn random(
+    models: &Models<'_>,
+    mix: Mix,
+    settings: &SimulateSettings,
+) -> Result<TraceReport, CliError> {
+    let profiles =
+        models.first().map_or_else(Vec::new, |(state, _)| random_profiles(&state.catalog));
+    let fleet = fleet(models, &profiles.iter().map(|profile| &profile.name).collect())?;
+    let load = Load { slices: fleet.slices(), factor: settings.load };
+    let count = settings.requests as usize;
+    let seeds = 0..u64::from(settings.runs);
+    let runs: Vec<Vec<Job>> = seeds.map(|seed| mix.jobs(&profiles, load, count, seed)).collect();
+    Ok(compared(<&str>::from(mix).to_owned(), &fleet, &runs, count / 5, settings))
+}
+
+fn compared(
+    trace: String,
+    fleet: &Fleet,
+    runs: &[Vec<Job>],
+    warm_up: usize,
+    settings: &SimulateSettings,
+) -> TraceReport {
+    note(&format!("simulating {trace}"));
+    let strategies = match settings.strategy.as_slice() {
+        [] => VariantArray::VARIANTS,
         chosen => chosen,
     };
-    let load = Load { slices: fleet.slices(), factor: settings.load };
-    let profiles = fleet.geometries().first().map_or(&[][..], Geometry::profiles);
-    let count = settings.requests as usize;
-    let trace = |mix: &Mix| {
-        let runs = 0..u64::from(settings.runs);
-        Trace {
-            name: <&str>::from(mix).to_owned(),
-            runs: runs.map(|seed| mix.jobs(profiles, load, count, seed)).collect(),
-            warm_up: count / 5,
-        }
-    };
-    mixes.iter().map(trace).collect()
+    let comparison = compare(fleet, runs, strategies, settings.discipline(), warm_up);
+    TraceReport { trace, gpus: fleet.gpus().len(), slices: fleet.slices(), comparison }
 }
 
 fn tables(report: &SimulationReport, settings: &SimulateSettings, colors: Colors) -> String {
@@ -158,7 +172,7 @@ fn tables(report: &SimulationReport, settings: &SimulateSettings, colors: Colors
     let mut output = String::new();
     for item in &report.items {
         if settings.output.with_headers() {
-            output.push_str(&title(report, item));
+            output.push_str(&title(item));
         }
         let best = item.comparison.strategies.iter().map(|one| one.acceptance.mean);
         let best = best.fold(0.0, f64::max);
@@ -170,17 +184,18 @@ fn tables(report: &SimulationReport, settings: &SimulateSettings, colors: Colors
     output
 }
 
-fn title(report: &SimulationReport, item: &TraceReport) -> String {
-    let ideal = item.comparison.free_defragmentation;
-    let ideal =
-        ideal.map(|ideal| format!("; free defragmentation would accept {}", percent(ideal.mean)));
+fn title(item: &TraceReport) -> String {
+    let pooled = item.comparison.pool_acceptance;
+    let pooled = pooled.map(|pooled| {
+        format!("; one pool of as many slices would accept {}", percent(pooled.mean))
+    });
     format!(
         "{}: {} requests, {} with {} slices{}\n",
         item.trace,
         group_thousands(&item.comparison.requests.to_string()),
-        count_noun(report.gpus, "GPU", "GPUs"),
-        group_thousands(&report.slices.to_string()),
-        ideal.unwrap_or_default()
+        count_noun(item.gpus, "GPU", "GPUs"),
+        group_thousands(&item.slices.to_string()),
+        pooled.unwrap_or_default()
     )
 }
 
@@ -202,7 +217,7 @@ fn row(result: &StrategyResult, best: f64, waits: bool) -> Vec<Cell> {
     cells
 }
 
-fn share(value: Spread) -> String {
+fn share(value: MeanAndDeviation) -> String {
     if value.standard_deviation > 0.0 {
         format!("{} ± {:.1}", percent(value.mean), value.standard_deviation * 100.0)
     } else {
@@ -215,5 +230,5 @@ fn percent(share: f64) -> String {
 }
 
 fn seconds(seconds: f64) -> String {
-    format!("{seconds:.0} s")
+    format!("{} s", group_thousands(&format!("{seconds:.0}")))
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use octavo_model::profile::ProfileName;
 use serde::Serialize;
 
-use super::run::{Discipline, Options, Outcome, free_defragmentation, run};
+use super::run::{Discipline, Options, Outcome, pool_acceptance, run};
 use super::strategy::Strategy;
 use super::trace::Job;
 use crate::fleet::Fleet;
@@ -17,9 +17,9 @@ use crate::fleet::Fleet;
 pub struct Comparison {
     /// Number of measured requests of each trace.
     pub requests: usize,
-    /// Acceptance if instances could be moved at no cost; absent if requests wait.
+    /// Acceptance of one pool with as many slices, without devices and placements; absent if requests wait.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub free_defragmentation: Option<Spread>,
+    pub pool_acceptance: Option<MeanAndDeviation>,
     /// Figures of each strategy.
     pub strategies: Vec<StrategyResult>,
 }
@@ -31,13 +31,13 @@ pub struct StrategyResult {
     /// The strategy.
     pub strategy: Strategy,
     /// Share of the requests that got an instance, from 0 to 1.
-    pub acceptance: Spread,
+    pub acceptance: MeanAndDeviation,
     /// Created and destroyed instances per accepted request.
-    pub operations_per_request: Spread,
+    pub operations_per_request: MeanAndDeviation,
     /// Share of the slices in use, from 0 to 1.
-    pub utilization: Spread,
+    pub utilization: MeanAndDeviation,
     /// Share of the slices that are free and that a random request cannot use, from 0 to 1.
-    pub fragmentation: Spread,
+    pub fragmentation: MeanAndDeviation,
     /// Waiting time of all requests.
     pub wait: WaitingTime,
     /// Waiting time by profile.
@@ -47,7 +47,7 @@ pub struct StrategyResult {
 /// Mean and standard deviation over the traces.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Spread {
+pub struct MeanAndDeviation {
     /// Mean.
     pub mean: f64,
     /// Standard deviation of the sample; 0 for one trace.
@@ -72,7 +72,7 @@ pub fn compare(
     discipline: Discipline,
     warm_up: usize,
 ) -> Comparison {
-    let ideal = traces.iter().map(|jobs| free_defragmentation(fleet, jobs, warm_up));
+    let pooled = traces.iter().map(|jobs| pool_acceptance(fleet, jobs, warm_up));
     let strategies = strategies.iter().map(|strategy| {
         let options = Options { strategy: *strategy, discipline, warm_up };
         let outcomes = traces.iter().map(|jobs| run(fleet.clone(), jobs, options));
@@ -81,13 +81,14 @@ pub fn compare(
     Comparison {
         requests: traces.iter().map(Vec::len).max().unwrap_or(0).saturating_sub(warm_up),
         strategies: strategies.collect(),
-        free_defragmentation: (discipline == Discipline::Loss).then(|| Spread::of(ideal)),
+        pool_acceptance: (discipline == Discipline::Loss).then(|| MeanAndDeviation::new(pooled)),
     }
 }
 
 impl StrategyResult {
     fn new(strategy: Strategy, outcomes: &[Outcome]) -> Self {
-        let spread = |figure: fn(&Outcome) -> f64| Spread::of(outcomes.iter().map(figure));
+        let spread =
+            |figure: fn(&Outcome) -> f64| MeanAndDeviation::new(outcomes.iter().map(figure));
         let mut waits: BTreeMap<ProfileName, Vec<Duration>> = BTreeMap::new();
         for (profile, times) in outcomes.iter().flat_map(|outcome| &outcome.waits) {
             waits.entry(profile.clone()).or_default().extend(times);
@@ -98,17 +99,17 @@ impl StrategyResult {
             operations_per_request: spread(Outcome::operations_per_request),
             utilization: spread(Outcome::utilization),
             fragmentation: spread(Outcome::fragmentation),
-            wait: WaitingTime::of(waits.values().flatten().copied().collect()),
+            wait: WaitingTime::new(waits.values().flatten().copied().collect()),
             wait_by_profile: waits
                 .into_iter()
-                .map(|(profile, times)| (profile, WaitingTime::of(times)))
+                .map(|(profile, times)| (profile, WaitingTime::new(times)))
                 .collect(),
         }
     }
 }
 
-impl Spread {
-    fn of(values: impl Iterator<Item = f64>) -> Self {
+impl MeanAndDeviation {
+    fn new(values: impl Iterator<Item = f64>) -> Self {
         let values: Vec<f64> = values.collect();
         let count = as_f64(values.len());
         let mean = values.iter().sum::<f64>() / count.max(1.0);
@@ -118,7 +119,7 @@ impl Spread {
 }
 
 impl WaitingTime {
-    fn of(mut times: Vec<Duration>) -> Self {
+    fn new(mut times: Vec<Duration>) -> Self {
         times.sort_unstable();
         let sum: f64 = times.iter().map(Duration::as_secs_f64).sum();
         let last = times.len().saturating_sub(1);

@@ -1,7 +1,7 @@
 //! The event loop of a simulation.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::time::Duration;
 
 use octavo_model::profile::ProfileName;
@@ -45,11 +45,11 @@ pub struct Outcome {
     pub operations: u32,
     /// Waiting times of the accepted requests by profile, in the order of acceptance.
     pub waits: BTreeMap<ProfileName, Vec<Duration>>,
-    /// Slice-seconds in use until the last arrival.
+    /// Slice-seconds in use until the last arrival, or until no request waits.
     pub used: f64,
-    /// Slice-seconds that were free and that a random request could not use, until the last arrival.
+    /// Slice-seconds that were free and that a random request could not use, until the last arrival, or until no request waits.
     pub fragmented: f64,
-    /// Slice-seconds of the fleet until the last arrival.
+    /// Slice-seconds of the fleet until the last arrival, or until no request waits.
     pub total: f64,
 }
 
@@ -120,7 +120,8 @@ pub fn run(fleet: Fleet, jobs: &[Job], options: Options) -> Outcome {
     };
     for (number, job) in jobs.iter().enumerate() {
         simulation.end_until(job.arrival);
-        simulation.elapse(job.arrival, true);
+        simulation.elapse(job.arrival);
+        simulation.reserve();
         if simulation.is_measured(number) {
             simulation.outcome.requests = simulation.outcome.requests.saturating_add(1);
         }
@@ -137,17 +138,17 @@ impl Simulation<'_> {
     fn end_until(&mut self, until: Duration) {
         while let Some(Reverse(end)) = self.ends.peek().copied().filter(|next| next.0.time <= until)
         {
-            self.elapse(end.time, true);
+            self.elapse(end.time);
             self.end(end);
         }
     }
 
-    /// Serves the waiting jobs after the last arrival.
+    /// Ends all allocations after the last arrival. The time is measured while jobs wait.
     fn finish(&mut self) {
-        while let Some(Reverse(end)) =
-            self.ends.peek().copied().filter(|_| !self.waiting.is_empty())
-        {
-            self.elapse(end.time, false);
+        while let Some(Reverse(end)) = self.ends.peek().copied() {
+            if !self.waiting.is_empty() {
+                self.elapse(end.time);
+            }
             self.end(end);
         }
     }
@@ -160,12 +161,26 @@ impl Simulation<'_> {
             let destroyed = self.fleet.destroy_idle(end.gpu);
             self.count_operations(end.job, destroyed);
         }
+        self.place_waiting();
+        self.reserve();
+    }
+
+    /// Tries the waiting jobs from the oldest to the newest.
+    fn place_waiting(&mut self) {
+        let jobs = self.jobs;
+        // Allocations leave less room, so a profile that did not fit does not fit later either.
+        let mut full: BTreeSet<&ProfileName> = BTreeSet::new();
         for number in std::mem::take(&mut self.waiting) {
-            if !self.place(number) {
+            let Some(job) = jobs.get(number) else { continue };
+            let has_reservation = self.reserved_for == Some(number);
+            if (full.contains(&job.profile) && !has_reservation) || !self.place(number) {
+                full.insert(&job.profile);
                 self.waiting.push(number);
+            } else if has_reservation {
+                // Its device is open to all again.
+                full.clear();
             }
         }
-        self.reserve();
     }
 
     /// Reserves a device for the oldest job if it has waited for long enough.
@@ -185,8 +200,8 @@ impl Simulation<'_> {
     }
 
     /// Lets the time pass.
-    fn elapse(&mut self, now: Duration, is_measured: bool) {
-        if is_measured && self.outcome.requests > 0 {
+    fn elapse(&mut self, now: Duration) {
+        if self.outcome.requests > 0 {
             let seconds = now.saturating_sub(self.now).as_secs_f64();
             self.outcome.used += seconds * f64::from(self.used);
             self.outcome.fragmented += seconds * self.fragmentation.of_fleet(&self.fleet);
@@ -235,9 +250,8 @@ impl Simulation<'_> {
     }
 }
 
-/// Share of the jobs that a fleet of this size would accept if instances could be moved at no cost:
-/// those for which it has enough free slices.
-pub fn free_defragmentation(fleet: &Fleet, jobs: &[Job], warm_up: usize) -> f64 {
+/// Share of the jobs that one pool with all slices of the fleet would accept, without devices and placements.
+pub fn pool_acceptance(fleet: &Fleet, jobs: &[Job], warm_up: usize) -> f64 {
     let mut ends: BinaryHeap<Reverse<(Duration, u32)>> = BinaryHeap::new();
     let mut free = fleet.slices();
     let (mut requests, mut accepted) = (0.0, 0.0);

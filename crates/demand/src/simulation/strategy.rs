@@ -1,4 +1,4 @@
-//! Strategies: that of production, and others for comparison.
+//! Strategies: that of this crate, and others for comparison.
 
 use serde::Serialize;
 use strum::{IntoStaticStr, VariantArray};
@@ -12,7 +12,7 @@ use crate::choice::{Candidate, Fragmentation, Score};
 #[serde(rename_all = "kebab-case")]
 #[strum(serialize_all = "kebab-case")]
 pub enum Strategy {
-    /// Least growth of the expected fragmentation, with idle instances retained and a cost for each operation: that of production.
+    /// Least growth of the expected fragmentation, with idle instances retained and a cost for each operation.
     Octavo,
     /// Least growth of the expected fragmentation.
     ExpectedFragmentation,

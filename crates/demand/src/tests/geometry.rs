@@ -19,7 +19,7 @@ fn places(geometry: &Geometry) -> Vec<Place> {
 fn sets_are_exactly_those_that_the_planner_allows() {
     let state = h100();
     let geometry = Geometry::new(&state, |_| true).unwrap();
-    let combinations = Combinations::of(&state).unwrap();
+    let combinations = Combinations::from_state(&state).unwrap();
     let places = places(&geometry);
     let mut found = BTreeSet::new();
     // Depth first over all subsets of non-overlapping places, checked by the planner alone.

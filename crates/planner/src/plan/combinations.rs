@@ -23,7 +23,7 @@ pub struct PlacementBits {
 
 impl<'a> Combinations<'a> {
     /// Returns the combinations of a device; `None` if its table of profiles is larger than that of any device.
-    pub fn of(state: &'a MigState) -> Option<Self> {
+    pub fn from_state(state: &'a MigState) -> Option<Self> {
         ProfileTable::from_state(state).ok().map(|table| Self { table })
     }
 

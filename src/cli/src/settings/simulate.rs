@@ -52,7 +52,7 @@ pub struct SimulateSettings {
     pub strategy: Vec<Strategy>,
 
     /// Number of GPUs of each model in the inventory, instead of the inventory's number
-    #[arg(long, value_name = "N", value_parser = RangedU64ValueParser::<u32>::new().range(1..=100_000))]
+    #[arg(long, value_name = "N", value_parser = RangedU64ValueParser::<u32>::new().range(1..=10_000))]
     pub gpus: Option<u32>,
 
     /// Demanded part of the slices; 1 if random requests need as many as there are
@@ -64,7 +64,7 @@ pub struct SimulateSettings {
         long,
         value_name = "N",
         default_value_t = 5_000,
-        value_parser = RangedU64ValueParser::<u32>::new().range(10..=1_000_000)
+        value_parser = RangedU64ValueParser::<u32>::new().range(10..=100_000)
     )]
     pub requests: u32,
 
@@ -73,7 +73,7 @@ pub struct SimulateSettings {
         long,
         value_name = "N",
         default_value_t = 3,
-        value_parser = RangedU64ValueParser::<u32>::new().range(1..=100)
+        value_parser = RangedU64ValueParser::<u32>::new().range(1..=20)
     )]
     pub runs: u32,
 
@@ -95,6 +95,13 @@ pub struct SimulateSettings {
 }
 
 impl SimulateSettings {
+    pub(super) fn check(&self) -> Result<(), &'static str> {
+        Input::read_once(
+            self.source.from.iter().chain(&self.trace),
+            "only one of --from and --trace can read standard input",
+        )
+    }
+
     /// Handling of requests that do not fit.
     pub fn discipline(&self) -> Discipline {
         if self.queue {
