@@ -127,7 +127,8 @@ pub(crate) fn recover(policy: &mut Policy, world: &World<'_>) -> bool {
     if recorded <= policy.status.rollout {
         return false;
     }
-    let changing = world.nodes.values().filter_map(|node| {
+    let selected = world.nodes.values().filter(|node| policy.selects(node.node));
+    let changing = selected.filter_map(|node| {
         let record = node.record.of(&policy.uid)?;
         let is_reliable = record.unreliable_until().is_none_or(|until| until <= world.now);
         (!node.is_available() || !is_reliable).then_some((node, record.since))
@@ -136,7 +137,8 @@ pub(crate) fn recover(policy: &mut Policy, world: &World<'_>) -> bool {
     // A node whose report is unreliable only looks available, so the wave must name it. Of the others, those of the last wave are probably
     // the latest. More than the budget would be too many: some can be available again before their next change.
     changing.sort_by_key(|(node, since)| (!node.is_available(), Reverse(*since)));
-    changing.truncate(budget.min(MAX_WAVE));
+    let unreliable = changing.iter().filter(|(node, _)| node.is_available()).count();
+    changing.truncate(budget.max(unreliable).min(MAX_WAVE));
     let status = &mut policy.status;
     status.rollout = recorded;
     status.updating = changing.into_iter().map(|(node, _)| node.name().to_owned()).collect();
