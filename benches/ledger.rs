@@ -89,6 +89,7 @@ async fn fill(writer: &mut LedgerWriter) -> (Duration, usize) {
         rows += changed.len();
         let began = Instant::now();
         writer.write(&changed).await.unwrap();
+        writer.forget_unused(&changed);
         took += began.elapsed();
         eprint!("\rday {} of {DAYS}", (at - START) / DAY);
     }

@@ -172,6 +172,7 @@ proptest! {
                 if number % 3 == 0 {
                     let changed = recorder.take_changed();
                     writer.write(&changed).await.unwrap();
+                    writer.forget_unused(&changed);
                     all.extend(changed.into_iter().map(|one| (one.key(), one)));
                 }
                 if number % 11 == 10 {
@@ -396,6 +397,27 @@ fn each_transaction_shows_that_the_writer_has_not_ended() {
         assert_eq!(one.activity().await.unwrap(), activities[2]);
         activities.dedup();
         assert_eq!(activities.len(), 3);
+    });
+}
+
+#[test]
+fn ledger_is_taken_over_only_without_activity_of_its_writer() {
+    let directory = TempDir::new().unwrap();
+    runtime().block_on(async {
+        let (mut other, _) = LedgerWriter::open(&url(&directory)).await.unwrap();
+        let observed = other.activity().await.unwrap();
+        three_days(&mut other).await;
+        assert!(LedgerWriter::take_over(&url(&directory), &observed).await.unwrap().is_none());
+        other.write(&[]).await.unwrap();
+        let observed = other.activity().await.unwrap();
+        let taken = LedgerWriter::take_over(&url(&directory), &observed).await.unwrap();
+        let (mut new, last) = taken.unwrap();
+        assert_eq!(last.len(), 2);
+        assert!(matches!(other.write(&[]).await, Err(DatabaseError::OtherWriter)));
+        new.write(&[]).await.unwrap();
+        // Of several programs that have observed the same activity, only the first one takes over.
+        assert!(LedgerWriter::take_over(&url(&directory), &observed).await.unwrap().is_none());
+        new.write(&[]).await.unwrap();
     });
 }
 

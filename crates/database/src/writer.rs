@@ -39,36 +39,63 @@ pub struct LedgerWriter {
 }
 
 impl LedgerWriter {
-    /// Opens the database, creates its tables if necessary, and returns the last intervals of each device.
+    /// Opens the database, creates its tables if necessary, and returns the last intervals of each device. From then on, no other
+    /// program can write to it.
     ///
     /// # Errors
-    /// Fails if the database cannot be opened or read.
+    /// Fails if the database cannot be opened, written or read.
     pub async fn open(url: &DatabaseUrl) -> Result<(Self, Vec<Interval>), DatabaseError> {
         let database = Database::create(url).await?;
+        let token = format!("{:016x}", random());
+        let claim = "INSERT INTO ledger_writer (id, token) VALUES (1, $1) \
+             ON CONFLICT (id) DO UPDATE SET token = excluded.token";
+        let claimed = sqlx::query(claim).bind(next_token(&token)).execute(&database.pool).await;
+        claimed.map_err(DatabaseError::write)?;
+        Self::read(database, token).await.map_err(DatabaseError::read)
+    }
+
+    /// Like [`Self::open`], but only if the last activity of the other program is still `observed`, as [`Self::activity`] returned it.
+    /// Otherwise, the other program has not ended, and the result is `None`.
+    ///
+    /// # Errors
+    /// Fails if the database cannot be opened, written or read.
+    pub async fn take_over(
+        url: &DatabaseUrl,
+        observed: &str,
+    ) -> Result<Option<(Self, Vec<Interval>)>, DatabaseError> {
+        let database = Database::create(url).await?;
+        let token = format!("{:016x}", random());
+        let claim = sqlx::query("UPDATE ledger_writer SET token = $1 WHERE id = 1 AND token = $2")
+            .bind(next_token(&token))
+            .bind(observed.to_owned());
+        let claimed = claim.execute(&database.pool).await.map_err(DatabaseError::write)?;
+        if claimed.rows_affected() == 0 {
+            return Ok(None);
+        }
+        Self::read(database, token).await.map(Some).map_err(DatabaseError::read)
+    }
+
+    /// Reads the last intervals and ids. The caller has claimed the ledger in a committed transaction: a transaction of another program
+    /// that ends after these reads would add seconds and ids that this writer assigns again.
+    async fn read(database: Database, token: String) -> Result<(Self, Vec<Interval>), Error> {
         let pool = &database.pool;
-        let max = async |statement: &'static str| -> Result<i64, DatabaseError> {
-            sqlx::query_scalar(statement).fetch_one(pool).await.map_err(DatabaseError::read)
+        let max = async |statement: &'static str| -> Result<i64, Error> {
+            sqlx::query_scalar(statement).fetch_one(pool).await
         };
         let last_device = max("SELECT COALESCE(MAX(id), 0) FROM ledger_device").await?;
         let last_holder = max("SELECT COALESCE(MAX(id), 0) FROM ledger_holder").await?;
         let last_day = max("SELECT COALESCE(MAX(day), 0) FROM ledger_interval").await?;
         let since = last_day.saturating_sub(RECOVERED_DAYS);
-        let found = sqlx::query(LAST_INTERVALS).bind(since).fetch_all(pool).await;
-        let found = found.map_err(DatabaseError::read)?;
+        let found = sqlx::query(LAST_INTERVALS).bind(since).fetch_all(pool).await?;
         let mut ids = Ids::default();
         let last = found.iter().map(|row| rows::interval(row, &mut ids));
-        let last = last.collect::<Result<_, _>>().map_err(DatabaseError::read)?;
-        let token = format!("{:016x}", random());
-        let claim = "INSERT INTO ledger_writer (id, token) VALUES (1, $1) \
-             ON CONFLICT (id) DO UPDATE SET token = excluded.token";
-        let claimed = sqlx::query(claim).bind(next_token(&token)).execute(pool).await;
-        claimed.map_err(DatabaseError::write)?;
+        let last = last.collect::<Result<_, _>>()?;
         let unconfirmed = Ids::default();
         Ok((Self { database, ids, unconfirmed, last_device, last_holder, token }, last))
     }
 
     /// Writes intervals in one transaction: all of them or none. Without intervals, it only shows other programs that this writer has not
-    /// ended.
+    /// ended. The ids of their holders remain in memory until [`Self::forget_unused`].
     ///
     /// # Errors
     /// Fails if the database cannot be written. The caller can try again.
@@ -91,8 +118,15 @@ impl LedgerWriter {
         };
         write.await.map_err(DatabaseError::write)?;
         self.unconfirmed = Ids::default();
-        self.forget_unused(intervals);
         Ok(())
+    }
+
+    /// Forgets the holders that `intervals` do not contain: they have ended, or get a new id. `intervals` are all that were last written,
+    /// possibly in several transactions.
+    pub fn forget_unused(&mut self, intervals: &[Interval]) {
+        let used: BTreeSet<&Arc<Container>> =
+            intervals.iter().filter_map(|interval| interval.part.holder.container()).collect();
+        self.ids.holders.retain(|container, _| used.contains(container));
     }
 
     /// Begins a transaction, unless another program has opened the ledger for writing.
@@ -233,13 +267,6 @@ impl LedgerWriter {
                 }
             }
         }
-    }
-
-    /// Forgets the holders that a write does not contain: they have ended, or get a new id.
-    fn forget_unused(&mut self, intervals: &[Interval]) {
-        let used: BTreeSet<&Arc<Container>> =
-            intervals.iter().filter_map(|interval| interval.part.holder.container()).collect();
-        self.ids.holders.retain(|container, _| used.contains(container));
     }
 
     async fn insert_intervals(

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
+use octavo_model::id::NodeName;
 
 use crate::device::Device;
 use crate::part::Part;
@@ -108,6 +109,11 @@ impl Interval {
     /// The day.
     pub fn day(&self) -> Day {
         Day::of(self.start)
+    }
+
+    /// Position in the order of nodes, devices and times.
+    pub(crate) fn position(&self) -> (&NodeName, &str, i64, u32) {
+        (&self.device.node, self.device.id.as_str(), self.start, self.slot)
     }
 
     /// Length in seconds.

@@ -24,6 +24,7 @@ mod recorder;
 pub mod report;
 #[cfg(test)]
 mod tests;
+mod transactions;
 mod usage;
 
 pub use self::device::Device;
@@ -31,4 +32,5 @@ pub use self::interval::{Day, Interval, IntervalKey, Utilization};
 pub use self::part::{Activity, Container, Holder, Method, PPM, Part, UsageState};
 pub use self::parts::{MeasuredPart, parts};
 pub use self::recorder::{DeviceState, MAX_BRIDGED_SECONDS, MAX_PAST_SECONDS, Recorder};
+pub use self::transactions::transactions;
 pub use self::usage::{Dimension, UsageQuery, UsageSum};

@@ -81,28 +81,40 @@ impl Recorder {
 
     /// Continues after another recorder has written to the ledger. `last` are the written intervals with the latest end of each device.
     /// The usage that this recorder has observed after that end is retained; usage before it is discarded, because it is written.
-    pub fn resume(&mut self, last: impl IntoIterator<Item = Interval>) {
+    ///
+    /// Usage before `since` is discarded too: the details of its day can be deleted, and the sums of that day would lose the usage of
+    /// other devices. Returns the number of such intervals that are not written.
+    pub fn resume(&mut self, last: impl IntoIterator<Item = Interval>, since: i64) -> usize {
         let written = Self::recover(last).nodes;
         let mut slots: BTreeMap<Arc<Device>, u32> = BTreeMap::new();
+        let mut discarded = 0_usize;
         for mut interval in std::mem::take(&mut self.changed).into_values() {
             let devices = written.get(&interval.device.node);
             let account = devices.and_then(|devices| devices.get(&interval.device.id));
-            if let Some(until) = account.map(|account| account.until) {
-                if interval.end <= until {
-                    continue;
+            let until = account.map_or(since, |account| account.until.max(since));
+            if interval.end <= until {
+                if account.is_none_or(|account| interval.end > account.until) {
+                    discarded = discarded.saturating_add(1);
                 }
-                if interval.start < until {
-                    // Only its sum over the whole interval is known.
-                    interval.utilization = Utilization::default();
-                }
-                if interval.start <= until {
-                    // Several intervals can now start at the same time.
-                    let slot = slots.entry(Arc::clone(&interval.device)).or_default();
-                    interval = Interval { start: until, slot: *slot, ..interval };
-                    *slot = slot.saturating_add(1);
-                }
+                continue;
+            }
+            if interval.start < until {
+                // Only its sum over the whole interval is known.
+                interval.utilization = Utilization::default();
+            }
+            if interval.start <= until {
+                // Several intervals can now start at the same time.
+                let slot = slots.entry(Arc::clone(&interval.device)).or_default();
+                interval = Interval { start: until, slot: *slot, ..interval };
+                *slot = slot.saturating_add(1);
             }
             self.changed.insert(interval.key(), interval);
+        }
+        for account in self.nodes.values_mut().flat_map(BTreeMap::values_mut) {
+            // An extension of an interval that now starts later would count its seconds twice.
+            if account.open.iter().any(|open| open.start <= since) {
+                account.restart_parts();
+            }
         }
         for (node, devices) in written {
             let accounts = self.nodes.entry(node).or_default();
@@ -113,6 +125,7 @@ impl Recorder {
                 }
             }
         }
+        discarded
     }
 
     /// Records that the node had these devices at `at`. `max_silence` is the number of seconds that may pass between two
@@ -205,9 +218,12 @@ impl Recorder {
         self.nodes.retain(|_, devices| !devices.is_empty());
     }
 
-    /// Takes the intervals that are new or longer than when they were last taken.
+    /// Takes the intervals that are new or longer than when they were last taken, in the order of nodes, devices and times.
     pub fn take_changed(&mut self) -> Vec<Interval> {
-        std::mem::take(&mut self.changed).into_values().collect()
+        let mut changed: Vec<Interval> = std::mem::take(&mut self.changed).into_values().collect();
+        // A key also contains the price of the device, which can change.
+        changed.sort_by(|one, other| one.position().cmp(&other.position()));
+        changed
     }
 
     /// Puts back intervals that could not be written. Newer versions of them take precedence.

@@ -6,3 +6,4 @@ mod compare;
 mod conservation;
 mod focus;
 mod rules;
+mod transactions;

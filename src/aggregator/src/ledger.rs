@@ -26,7 +26,7 @@ use jiff::Timestamp;
 use octavo_access::audit::AuditQueue;
 use octavo_database::{DatabaseError, DatabaseUrl, LedgerWriter, in_time};
 use octavo_kube::cluster::WatchedCluster;
-use octavo_ledger::{Day, Interval, MAX_PAST_SECONDS, Recorder};
+use octavo_ledger::{Day, Interval, MAX_PAST_SECONDS, Recorder, transactions};
 use octavo_store::fleet::{Fleet, Node};
 use octavo_store::view::FleetView;
 use octavo_toolkit::error::chain;
@@ -46,8 +46,10 @@ use crate::settings::LedgerSettings;
 const SCAN_INTERVAL: Duration = Duration::from_secs(1);
 /// Interval of attempts to open the database.
 const OPEN_INTERVAL: Duration = Duration::from_secs(10);
-/// Time limit of a write, which no scan interrupts.
+/// Time limit of a transaction, which no scan interrupts.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time limit of an attempt to take over the ledger, which delays the recording.
+const TAKE_OVER_TIMEOUT: Duration = Duration::from_secs(30);
 /// Number of write intervals without a write after which another writer has ended.
 const MISSED_WRITES: u32 = 10;
 /// If the clock is more than this ahead of the last usage at the start, it may be wrong, and nothing is deleted.
@@ -132,6 +134,8 @@ impl LedgerRecorder {
             opened = self.open() => opened,
             _stopped = stop.wait_for(|stopped| *stopped) => return,
         };
+        // The program has written its claim. A fleet whose first usage is not yet written must not cause an alert.
+        self.metrics.set_written(self.now());
         Recording::new(self, writer, last, audit).run(stop).await;
     }
 
@@ -224,12 +228,12 @@ impl<'a> Recording<'a> {
                 continue;
             }
             self.observe_all().await;
-            self.write().await;
+            self.write(&mut stop).await;
             self.maintain().await;
             written = Instant::now();
         }
         self.observe_all().await;
-        self.write().await;
+        self.write(&mut stop).await;
         let _ended = timeout(DRAIN_TIMEOUT, self.drain(&mut scans)).await;
     }
 
@@ -327,9 +331,9 @@ impl<'a> Recording<'a> {
         true
     }
 
-    async fn write(&mut self) {
+    async fn write(&mut self, stop: &mut watch::Receiver<bool>) {
         let mut result = self.write_intervals().await;
-        if matches!(result, Err(DatabaseError::OtherWriter)) && self.take_over().await {
+        if matches!(result, Err(DatabaseError::OtherWriter)) && self.take_over(stop).await {
             result = self.write_intervals().await;
         }
         self.task.metrics.set_waiting(self.recorder.changed_count());
@@ -339,37 +343,62 @@ impl<'a> Recording<'a> {
         }
     }
 
+    /// Writes the waiting intervals in several transactions. After a failure, the intervals that are not written wait again.
     async fn write_intervals(&mut self) -> Result<(), DatabaseError> {
-        let changed = self.recorder.take_changed();
-        // Repeating a write that may have succeeded changes nothing.
-        let result = in_time(WRITE_TIMEOUT, self.writer.write(&changed)).await;
-        if result.is_err() {
-            self.recorder.put_back(changed);
+        let mut changed = self.recorder.take_changed();
+        let mut written = 0_usize;
+        let mut result = Ok(());
+        for transaction in transactions(&changed) {
+            result = in_time(WRITE_TIMEOUT, self.writer.write(transaction)).await;
+            if result.is_err() {
+                break;
+            }
+            written = written.saturating_add(transaction.len());
+        }
+        if result.is_ok() {
+            self.writer.forget_unused(&changed);
+        } else {
+            // Repeating a transaction that may have succeeded changes nothing.
+            self.recorder.put_back(changed.split_off(written));
         }
         result
     }
 
-    /// Opens the ledger again if its other writer has ended. The usage that was recorded meanwhile is retained. Returns whether it is open.
-    async fn take_over(&mut self) -> bool {
+    /// Opens the ledger again if its other writer has ended, unless `stop` comes first. The usage that was recorded meanwhile is retained.
+    /// Returns whether it is open.
+    async fn take_over(&mut self, stop: &mut watch::Receiver<bool>) -> bool {
         let max_silence = self.task.settings.ledger_write_interval.saturating_mul(MISSED_WRITES);
         let open = async {
             let activity = self.writer.activity().await?;
-            if self.other_writer.silence(activity) < max_silence {
+            if self.other_writer.silence(&activity) < max_silence {
                 return Ok(None);
             }
-            LedgerWriter::open(&self.task.url).await.map(Some)
+            LedgerWriter::take_over(&self.task.url, &activity).await
         };
-        match in_time(MAINTENANCE_TIMEOUT, open).await {
+        let opened = tokio::select! {
+            biased;
+            _stopped = stop.wait_for(|stopped| *stopped) => return false,
+            opened = in_time(TAKE_OVER_TIMEOUT, open) => opened,
+        };
+        match opened {
             Ok(Some((writer, last))) => {
                 info!("the other program has stopped writing to the ledger; taking it over");
                 self.writer = writer;
-                self.recorder.resume(last);
+                let since = self.task.now().saturating_sub(MAX_PAST_SECONDS);
+                let discarded = self.recorder.resume(last, since);
+                if discarded > 0 {
+                    warn!(intervals = discarded, "usage is too old for the ledger; discarded");
+                }
                 self.other_writer = OtherWriter::default();
                 true
             }
             Ok(None) => false,
             Err(error) => {
-                debug!(error = %chain(&error), "cannot take over the ledger; retrying");
+                if self.other_writer.is_first_failure() {
+                    warn!(error = %chain(&error), "cannot take over the ledger; retrying");
+                } else {
+                    debug!(error = %chain(&error), "cannot take over the ledger; retrying");
+                }
                 false
             }
         }

@@ -166,7 +166,8 @@ impl World {
                         self.report();
                     }
                 }
-                self.recorder.resume(self.written.values().cloned());
+                let since = self.now - MAX_PAST_SECONDS;
+                self.recorder.resume(self.written.values().cloned(), since);
             }
             Event::Kill => {
                 // More than the last ones of each device, in any order, must not matter.

@@ -9,18 +9,25 @@ use tokio::time::Instant;
 pub(super) struct OtherWriter {
     /// Its last activity, and the time at which it was first read.
     last: Option<(String, Instant)>,
+    /// True after a failure to take over from it.
+    is_failing: bool,
 }
 
 impl OtherWriter {
     /// Returns for how long its activity has been this one.
-    pub(super) fn silence(&mut self, activity: String) -> Duration {
+    pub(super) fn silence(&mut self, activity: &str) -> Duration {
         match &self.last {
-            Some((last, since)) if *last == activity => since.elapsed(),
+            Some((last, since)) if last == activity => since.elapsed(),
             _ => {
-                self.last = Some((activity, Instant::now()));
+                self.last = Some((activity.to_owned(), Instant::now()));
                 Duration::ZERO
             }
         }
+    }
+
+    /// Records a failure to take over from it, and returns whether it is the first one.
+    pub(super) fn is_first_failure(&mut self) -> bool {
+        !std::mem::replace(&mut self.is_failing, true)
     }
 }
 
@@ -32,11 +39,18 @@ mod tests {
     async fn silence_ends_with_each_activity() {
         let mut other = OtherWriter::default();
         let minute = Duration::from_mins(1);
-        assert_eq!(other.silence("a/1".to_owned()), Duration::ZERO);
+        assert_eq!(other.silence("a/1"), Duration::ZERO);
         tokio::time::advance(minute).await;
-        assert_eq!(other.silence("a/1".to_owned()), minute);
-        assert_eq!(other.silence("a/2".to_owned()), Duration::ZERO);
+        assert_eq!(other.silence("a/1"), minute);
+        assert_eq!(other.silence("a/2"), Duration::ZERO);
         tokio::time::advance(minute).await;
-        assert_eq!(other.silence("a/2".to_owned()), minute);
+        assert_eq!(other.silence("a/2"), minute);
+    }
+
+    #[test]
+    fn only_the_first_failure_is_the_first() {
+        let mut other = OtherWriter::default();
+        assert!(other.is_first_failure());
+        assert!(!other.is_first_failure());
     }
 }
