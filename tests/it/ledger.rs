@@ -5,6 +5,7 @@ mod budgets;
 mod export;
 mod focus;
 mod postgres;
+mod reports;
 mod unavailable;
 
 use std::fs;

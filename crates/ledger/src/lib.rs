@@ -18,6 +18,7 @@ pub mod csv;
 mod device;
 pub mod focus;
 mod interval;
+mod order;
 mod part;
 mod parts;
 mod recorder;
@@ -29,6 +30,7 @@ mod usage;
 
 pub use self::device::Device;
 pub use self::interval::{Day, Interval, IntervalKey, Utilization};
+pub use self::order::CostOrder;
 pub use self::part::{Activity, Container, Holder, Method, PPM, Part, UsageState};
 pub use self::parts::{MeasuredPart, parts};
 pub use self::recorder::{DeviceState, MAX_BRIDGED_SECONDS, MAX_PAST_SECONDS, Recorder};

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use octavo_fleet::access::Visibility;
-use octavo_fleet::availability::UnitType;
 use octavo_fleet::summary::NodeState;
 use octavo_model::id::TypeName;
 pub(super) use octavo_model::text::{count_noun, format_age, format_memory, printable};
@@ -72,19 +71,6 @@ pub(super) fn type_name(name: Option<&TypeName>) -> String {
     name.map_or_else(|| "type unknown".to_owned(), ToString::to_string)
 }
 
-/// Name of the product of a type: `NVIDIA H200 141 GB`.
-pub(super) fn product_name(kind: &UnitType) -> String {
-    let name = kind.display_name();
-    let memory = name.rsplit_once(' ').filter(|(_, last)| {
-        let amount = last.strip_suffix("GB").unwrap_or_default();
-        !amount.is_empty() && amount.bytes().all(|byte| byte.is_ascii_digit())
-    });
-    match memory {
-        Some((product, memory)) => format!("{product} {} GB", memory.trim_end_matches("GB")),
-        None => name,
-    }
-}
-
 /// Part of a text, as code or not.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct TextPart {
@@ -149,17 +135,6 @@ mod tests {
             ("", ""),
         ] {
             assert_eq!(capitalize(text), shown);
-        }
-    }
-
-    #[test]
-    fn product_has_a_space_before_the_unit() {
-        for (name, product) in [
-            ("nvidia-h200-141gb", "NVIDIA H200 141 GB"),
-            ("nvidia-rtx-pro-6000-96gb", "NVIDIA RTX PRO 6000 96 GB"),
-            ("our-own", "OUR OWN"),
-        ] {
-            assert_eq!(product_name(&UnitType::Known(name.parse().unwrap())), product);
         }
     }
 

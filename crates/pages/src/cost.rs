@@ -1,7 +1,6 @@
 //! The page of cost: usage and cost of devices over a time, from the ledger.
 
 mod budgets;
-mod daily;
 mod request;
 mod rows;
 
@@ -9,20 +8,23 @@ use askama::Template;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
-use jiff::Timestamp;
+use jiff::civil::Date;
+use jiff::tz::TimeZone;
+use jiff::{Timestamp, ToSpan};
 use octavo_access::visibility::ReaderVisibility;
+use octavo_cost_report::daily::DailyUsage;
+use octavo_cost_report::text::hours;
 use octavo_fleet::access::Visibility;
-use octavo_ledger::Dimension;
 use octavo_ledger::csv::to_csv;
 use octavo_ledger::report::CostReport;
+use octavo_ledger::{CostOrder, Dimension};
 use octavo_store::ledger::{CostQuery, LedgerError, LedgerReader};
 use octavo_store::view::PRICES_OUTDATED;
 use octavo_toolkit::error::chain;
 
 use self::budgets::BudgetView;
-use self::daily::DailyUsage;
 use self::request::{CostForm, CostRequest, EquivalentRequests};
-use self::rows::{CostRow, IdleWorkload, Totals, hours};
+use self::rows::{CostRow, IdleWorkload, Totals};
 use super::badges::printable;
 use super::frame::Frame;
 use super::rows::ColumnHeading;
@@ -30,6 +32,8 @@ use super::{PageState, html, origin};
 
 /// Maximum number of rows.
 const MAX_ROWS: usize = 500;
+/// Maximum number of days in the chart: the last ones.
+const MAX_DAYS: usize = 366;
 /// Maximum number of idle workloads that are shown.
 const MAX_IDLE_ROWS: usize = 10;
 /// Reason without the cause, which can name a server.
@@ -217,15 +221,15 @@ impl UsageView {
             totals: Totals::new(total),
             has_no_prices: !has_prices,
             notes: notes(&groups, notice, has_prices),
-            daily: DailyUsage::new(&days),
+            daily: DailyUsage::new(&days.items, &days_with_usage(&days)),
             property: super::badges::capitalize(&by.join(", ")),
             caption: match more.saturating_add(omitted) {
                 0 => super::badges::count_noun(rows.len(), "row", "rows"),
                 more => format!("{} of {} rows", rows.len(), rows.len().saturating_add(more)),
             },
-            by_hours: request.heading("Device hours", request::CostOrder::Hours),
-            by_cost: request.heading("Cost", request::CostOrder::Cost),
-            by_idle: request.heading("Cost of idle", request::CostOrder::Idle),
+            by_hours: request.heading("Device hours", CostOrder::Hours),
+            by_cost: request.heading("Cost", CostOrder::Cost),
+            by_idle: request.heading("Cost of idle", CostOrder::Idle),
             compared: total.alternatives.iter().map(rows::compared_heading).collect(),
             rows,
             more: more.saturating_add(omitted),
@@ -233,6 +237,20 @@ impl UsageView {
             download: request.download(),
         }
     }
+}
+
+/// The days from the first with usage to the end of the report.
+fn days_with_usage(report: &CostReport) -> Vec<Date> {
+    let known = report.items.iter().filter_map(|item| item.group.get(&Dimension::Day));
+    let known = known.filter_map(|day| day.parse::<Date>().ok());
+    let Some(first) = known.min() else {
+        return Vec::new();
+    };
+    let end = report.until.checked_sub(1.nanosecond()).unwrap_or(Timestamp::MAX);
+    let last = end.to_zoned(TimeZone::UTC).date();
+    let earliest = i32::try_from(MAX_DAYS).unwrap_or(i32::MAX).saturating_sub(1);
+    let first = first.max(last.saturating_sub(earliest.days()));
+    first.series(1.day()).take_while(|day| *day <= last).take(MAX_DAYS).collect()
 }
 
 /// Notes on missing data, and on the origin of the figures.
@@ -257,7 +275,7 @@ fn notes(report: &CostReport, notice: Option<String>, has_prices: bool) -> Vec<S
 
 /// The workloads whose idle hours cost most, or that have most idle hours if no prices are known.
 fn idle_workloads(report: &CostReport, request: &CostRequest) -> Vec<IdleWorkload> {
-    let items = request::CostOrder::Idle.sorted(report).into_iter();
+    let items = CostOrder::Idle.sorted(report).into_iter();
     let idle = items.filter(|item| {
         item.usage.device_hours.idle > 0.0 && item.group.contains_key(&Dimension::Workload)
     });

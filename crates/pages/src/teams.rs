@@ -23,9 +23,7 @@ use tokio::task::yield_now;
 
 use self::order::{TeamEntry, TeamOrder, by_namespace, most_idle};
 use super::address::{encoded, parameter_error, query_parameter};
-use super::badges::{
-    count_noun, format_age, format_memory, millis, printable, product_name, starting,
-};
+use super::badges::{count_noun, format_age, format_memory, millis, printable, starting};
 use super::frame::Frame;
 use super::overview::demand::{PendingPods, pending_by_namespace};
 use super::rows::ColumnHeading;
@@ -279,7 +277,7 @@ fn types_without_usage(
     let explanation = unreported_use::explanation(&names);
     let explanation = explanation.map_or_else(String::new, |text| format!(" {text}"));
     let types =
-        missing.into_iter().map(|(kind, count)| format!("{} ({count})", product_name(kind)));
+        missing.into_iter().map(|(kind, count)| format!("{} ({count})", kind.product_name()));
     Some(format!(
         "Allocated units of these types are not counted, because no agent reports which pods use them: {}.{explanation}",
         join(types, ", ")
@@ -288,7 +286,7 @@ fn types_without_usage(
 
 impl TeamRow {
     fn of((namespace, kind, usage): TeamEntry<'_>, order: TeamOrder) -> Self {
-        let product = product_name(&UnitType::from(kind.cloned()));
+        let product = UnitType::from(kind.cloned()).product_name();
         let held = usage.held;
         let memory = (usage.memory_mib > 0).then(|| MemoryUse {
             used: usage.used_mib.min(usage.memory_mib),
@@ -362,7 +360,7 @@ impl IdleRow {
             id: format!("idle-{number}"),
             namespace: printable(&holder.namespace),
             pod: printable(&holder.pod),
-            allocation: format!("{}, {what}", product_name(&kind)),
+            allocation: format!("{}, {what}", kind.product_name()),
             device: if sees_nodes { printable(&holder.device) } else { String::new() },
             node: if sees_nodes { node.to_string() } else { String::new() },
             memory: match holder.memory_mib {

@@ -1,6 +1,7 @@
 //! `octavo cost`: usage and cost over a time, from the ledger of the aggregator.
 
 mod budgets;
+mod report;
 
 use octavo_client::{Client, RequestPath};
 use octavo_ledger::Dimension;
@@ -19,8 +20,10 @@ const COLUMNS: [&str; 7] =
 
 /// Runs `octavo cost`.
 pub(super) async fn cost(settings: &CostSettings, colors: Colors) -> Result<Report, CliError> {
-    if let Some(CostCommand::Budgets(settings)) = &settings.command {
-        return budgets::budgets(settings, colors).await;
+    match &settings.command {
+        None => {}
+        Some(CostCommand::Budgets(settings)) => return budgets::budgets(settings, colors).await,
+        Some(CostCommand::Report(settings)) => return report::report(settings).await,
     }
     let client = Client::connect(&settings.server).await?;
     let parameters = settings.parameters();
@@ -36,7 +39,7 @@ pub(super) async fn cost(settings: &CostSettings, colors: Colors) -> Result<Repo
         CostFormat::Csv => to_csv(&report),
         CostFormat::Table | CostFormat::Focus => table(&report, settings, colors),
     };
-    Ok(Report::with_notes(output, &notes(&report), super::Exit::Done))
+    Ok(Report::with_notes(output, &notes(&report, "raise --limit"), super::Exit::Done))
 }
 
 /// Prints the export as it arrives. The aggregator rejects filters, because their costs would not add up to those of
@@ -48,7 +51,8 @@ async fn focus(client: &Client, parameters: &[(&str, String)]) -> Result<Report,
     output::download(client, &target, "text/csv").await
 }
 
-fn notes(report: &CostReport) -> Vec<String> {
+/// Notes on missing data. `remedy` lists more groups.
+fn notes(report: &CostReport, remedy: &str) -> Vec<String> {
     let mut notes = report.notes.clone();
     if report.items.is_empty() {
         notes.push("the ledger has no usage in this time range".to_owned());
@@ -58,10 +62,7 @@ fn notes(report: &CostReport) -> Vec<String> {
         notes.push(format!("the ledger begins on {begins}"));
     }
     if report.omitted_items > 0 {
-        notes.push(format!(
-            "{} more groups are in the total only; raise --limit",
-            report.omitted_items
-        ));
+        notes.push(format!("{} more groups are in the total only; {remedy}", report.omitted_items));
     }
     if report.total.inferred_hours > 0.0 {
         notes.push(format!(

@@ -16,7 +16,7 @@ use crate::fleet_api::Api;
 use crate::process::Aggregator;
 use crate::time_limits::{Finish, until_async};
 
-const PRICES: &str = "apiVersion: octavo.dev/v1
+pub(super) const PRICES: &str = "apiVersion: octavo.dev/v1
 kind: PriceBook
 currency: EUR
 prices:
@@ -33,7 +33,7 @@ budgets:
 ";
 
 /// The first ten hours of a day on one GPU.
-fn usage(gpu: &str, namespace: &str, day: Day) -> Interval {
+pub(super) fn usage(gpu: &str, namespace: &str, day: Day) -> Interval {
     let container = Container {
         namespace: namespace.to_owned(),
         pod: "train".to_owned(),
@@ -75,7 +75,7 @@ fn amount(value: &Value) -> f64 {
 }
 
 /// Output of `octavo cost` with these arguments.
-fn cost(aggregator: &Aggregator, arguments: &[&str]) -> (bool, String, String) {
+pub(super) fn cost(aggregator: &Aggregator, arguments: &[&str]) -> (bool, String, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_octavo"));
     let server = format!("--server=http://{}", aggregator.http);
     let output = command.arg("cost").args(arguments).arg(server).finish();

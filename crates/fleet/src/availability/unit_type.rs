@@ -143,11 +143,35 @@ impl UnitType {
         });
         words.collect::<Vec<_>>().join(" ")
     }
+
+    /// Display name with a space before the unit of the memory: `NVIDIA H200 141 GB`.
+    pub fn product_name(&self) -> String {
+        let name = self.display_name();
+        let memory = name.rsplit_once(' ').filter(|(_, last)| {
+            let amount = last.strip_suffix("GB").unwrap_or_default();
+            !amount.is_empty() && amount.bytes().all(|byte| byte.is_ascii_digit())
+        });
+        match memory {
+            Some((product, memory)) => format!("{product} {} GB", memory.trim_end_matches("GB")),
+            None => name,
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn product_has_a_space_before_the_unit() {
+        for (name, product) in [
+            ("nvidia-h200-141gb", "NVIDIA H200 141 GB"),
+            ("nvidia-rtx-pro-6000-96gb", "NVIDIA RTX PRO 6000 96 GB"),
+            ("our-own", "OUR OWN"),
+        ] {
+            assert_eq!(UnitType::Known(name.parse().unwrap()).product_name(), product);
+        }
+    }
 
     fn named(labels: &[(&str, &str)]) -> (String, &'static str) {
         let mut names = TypeResolver::new(Catalog::built_in());

@@ -4,9 +4,8 @@ use axum::http::Uri;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, ToSpan};
-use octavo_fleet::price::{Amount, Currency};
-use octavo_ledger::Dimension;
-use octavo_ledger::report::{Cost, CostItem, CostReport};
+use octavo_ledger::report::{CostItem, CostReport};
+use octavo_ledger::{CostOrder, Dimension};
 use octavo_model::text::{join, shell_word};
 use octavo_store::ledger::{CostQuery, MAX_LIMIT};
 use octavo_store::query::check_names;
@@ -45,17 +44,6 @@ pub(super) struct CostRequest {
     order: Option<CostOrder>,
 }
 
-/// Order of the rows; always descending.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum CostOrder {
-    /// By cost, then by device hours.
-    Cost,
-    /// By device hours.
-    Hours,
-    /// By cost of idle device hours, then by idle device hours.
-    Idle,
-}
-
 /// Filter form.
 #[derive(Debug)]
 pub(super) struct CostForm {
@@ -91,7 +79,7 @@ impl CostRequest {
         let sort = address.pairs().filter(|(name, _)| name == SORT);
         check_names(sort, SORT).map_err(|error| chain(&error))?;
         let order = Some(address.get(SORT)).filter(|text| !text.is_empty());
-        let order = order.map(CostOrder::parse).transpose()?;
+        let order = order.map(parse_order).transpose()?;
         let pairs = address.without(SORT);
         let mut query = CostQuery::parse(pairs.pairs(), now).map_err(|error| chain(&error))?;
         if address.get("by").is_empty() && !address.get("namespace").is_empty() {
@@ -160,55 +148,13 @@ impl CostRequest {
     }
 }
 
-impl CostOrder {
-    const ALL: [Self; 3] = [Self::Cost, Self::Hours, Self::Idle];
-
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::Cost => "-cost",
-            Self::Hours => "-hours",
-            Self::Idle => "-idle",
-        }
-    }
-
-    fn parse(text: &str) -> Result<Self, String> {
-        let known = Self::ALL.into_iter().find(|order| order.as_str() == text);
-        known.ok_or_else(|| {
-            let start: String = text.chars().take(64).collect();
-            let words = Self::ALL.map(Self::as_str).join(", ");
-            format!("invalid value {start:?} for parameter sort: must be {words}")
-        })
-    }
-
-    /// Groups of a report in this order.
-    pub(super) fn sorted(self, report: &CostReport) -> Vec<&CostItem> {
-        let mut items: Vec<&CostItem> = report.items.iter().collect();
-        items.sort_by(|one, two| {
-            let amounts = self.amounts(report, two).cmp(&self.amounts(report, one));
-            amounts.then_with(|| self.hours(two).total_cmp(&self.hours(one)))
-        });
-        items
-    }
-
-    /// Amounts in the currencies of the report.
-    fn amounts(self, report: &CostReport, item: &CostItem) -> Vec<Option<Amount>> {
-        let amount = |cost: &Cost| match self {
-            Self::Cost => Some(cost.total),
-            Self::Idle => Some(cost.idle),
-            Self::Hours => None,
-        };
-        let currencies = report.total.costs.iter().map(|cost| &cost.currency);
-        let costs =
-            |currency: &Currency| item.usage.costs.iter().find(|cost| cost.currency == *currency);
-        currencies.map(|currency| costs(currency).and_then(amount)).collect()
-    }
-
-    fn hours(self, item: &CostItem) -> f64 {
-        match self {
-            Self::Cost | Self::Hours => item.usage.device_hours.total,
-            Self::Idle => item.usage.device_hours.idle,
-        }
-    }
+fn parse_order(text: &str) -> Result<CostOrder, String> {
+    let known = CostOrder::ALL.into_iter().find(|order| order.as_str() == text);
+    known.ok_or_else(|| {
+        let start: String = text.chars().take(64).collect();
+        let words = CostOrder::ALL.map(CostOrder::as_str).join(", ");
+        format!("invalid value {start:?} for parameter sort: must be {words}")
+    })
 }
 
 impl CostForm {

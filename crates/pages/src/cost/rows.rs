@@ -2,23 +2,21 @@
 
 use jiff::ToSpan;
 use jiff::civil::Date;
+use octavo_cost_report::text::{StateStyle, group_name, hours, share, states, utilization};
 use octavo_fleet::availability::UnitType;
 use octavo_ledger::Dimension;
 use octavo_ledger::compare::Alternative;
 use octavo_ledger::report::{CostItem, Hours, Usage};
-use octavo_model::text::{group_thousands, join};
+use octavo_model::text::join;
 
 use super::request::CostRequest;
-use crate::badges::{printable, product_name};
+use crate::badges::printable;
 use crate::bar::{Bar, Segment};
 
 /// Height of the bar of a row, in pixels.
 const BAR_HEIGHT: u32 = 10;
 /// Height of the bar of all usage, in pixels.
 const TOTAL_BAR_HEIGHT: u32 = 16;
-
-/// State of device hours as it is drawn: CSS class, fill pattern, word.
-pub(super) type StateStyle = (&'static str, Option<&'static str>, &'static str);
 
 /// Row of a group.
 #[derive(Debug)]
@@ -71,31 +69,6 @@ pub(super) struct StateTotal {
     pub(super) share: String,
 }
 
-/// Device hours by state, as they are drawn.
-pub(super) fn states(hours: &Hours) -> [(StateStyle, f64); 4] {
-    [
-        (("in-use", None, "used"), hours.used),
-        (("idle-hours", Some("idle-lines"), "idle"), hours.idle),
-        (("free", None, "unallocated"), hours.unallocated),
-        (("unknown", None, "unknown"), hours.unknown),
-    ]
-}
-
-/// Formats hours with a decimal and a comma between thousands: `1,234.5`.
-pub(super) fn hours(hours: f64) -> String {
-    let text = format!("{hours:.1}");
-    if hours > 0.0 && text == "0.0" { "< 0.1".to_owned() } else { group_thousands(&text) }
-}
-
-/// Share in percent: `12 %`.
-fn share(part: f64, whole: f64) -> String {
-    if whole <= 0.0 {
-        return "0 %".to_owned();
-    }
-    let percent = part / whole * 100.0;
-    if percent > 0.0 && percent < 1.0 { "< 1 %".to_owned() } else { format!("{percent:.0} %") }
-}
-
 /// Bar of device hours by state.
 fn bar(of: &Hours, height: u32) -> Bar {
     let mut before = 0.0;
@@ -123,9 +96,10 @@ impl CostRow {
         let usage = &item.usage;
         let by = &request.query.usage.by;
         let (name, note) = if let [one] = by.as_slice() {
-            name(*one, item.group.get(one).map(String::as_str))
+            group_name(*one, item.group.get(one).map(String::as_str))
         } else {
-            let values = by.iter().map(|one| name(*one, item.group.get(one).map(String::as_str)));
+            let values =
+                by.iter().map(|one| group_name(*one, item.group.get(one).map(String::as_str)));
             (join(values.map(|(name, _)| name), ", "), String::new())
         };
         let hours_of = &usage.device_hours;
@@ -139,9 +113,7 @@ impl CostRow {
             used: hours(hours_of.used),
             idle: hours(hours_of.idle),
             unallocated: hours(hours_of.unallocated),
-            utilization: usage
-                .utilization_percent
-                .map_or_else(|| "-".to_owned(), |percent| format!("{percent:.0} %")),
+            utilization: utilization(usage),
             cost: usage.shown_costs(|cost| cost.total),
             idle_cost: usage.shown_costs(|cost| cost.idle),
             alternatives: usage
@@ -155,27 +127,7 @@ impl CostRow {
 
 /// Heading of the costs on a compared type.
 pub(super) fn compared_heading(one: &Alternative) -> String {
-    format!("Cost on {}", product_name(&UnitType::Known(one.type_name.clone())))
-}
-
-/// Name of a group, and a note on it.
-fn name(dimension: Dimension, value: Option<&str>) -> (String, String) {
-    match (dimension, value) {
-        (Dimension::Type, Some(value)) => {
-            let known = value.parse().map(|name| product_name(&UnitType::Known(name)));
-            match known {
-                Ok(product) => (product, value.to_owned()),
-                Err(_) => (printable(value), String::new()),
-            }
-        }
-        (_, Some(value)) => (printable(value), String::new()),
-        (Dimension::Type, None) => ("Unknown type".to_owned(), String::new()),
-        (Dimension::Team, None) => {
-            ("No team".to_owned(), "pods without a team, and hours without a pod".to_owned())
-        }
-        (Dimension::Profile, None) => ("No profile".to_owned(), String::new()),
-        (_, None) => ("No pod".to_owned(), "unallocated or unknown".to_owned()),
-    }
+    format!("Cost on {}", UnitType::Known(one.type_name.clone()).product_name())
 }
 
 /// Address of the parts of a group: the workloads of a namespace, the days of a workload. Groups without the property, and
@@ -243,27 +195,5 @@ impl Totals {
                 })
                 .into(),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn hours_and_shares_are_short_and_never_round_something_to_nothing() {
-        for (value, text) in [
-            (0.0, "0.0"),
-            (0.01, "< 0.1"),
-            (12.34, "12.3"),
-            (999.96, "1,000.0"),
-            (1_234_567.8, "1,234,567.8"),
-        ] {
-            assert_eq!(hours(value), text);
-        }
-        assert_eq!(share(0.0, 10.0), "0 %");
-        assert_eq!(share(0.01, 10.0), "< 1 %");
-        assert_eq!(share(1.0, 0.0), "0 %");
-        assert_eq!(share(2.5, 10.0), "25 %");
     }
 }

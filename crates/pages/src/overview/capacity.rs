@@ -7,7 +7,6 @@ use octavo_fleet::availability::{Availability, CountBasis, Row, Shape, UnitType}
 use octavo_model::quantity::Mebibytes;
 
 use crate::availability::{type_anchor, use_of};
-use crate::badges::product_name;
 use crate::bar::{Bar, legend_of};
 
 /// Capacity of a type.
@@ -65,7 +64,7 @@ impl CapacityRow {
         let mut all = Self {
             id: format!("capacity-{}", kind.as_str()),
             href: format!("/availability#{}", type_anchor(kind)),
-            product: product_name(kind),
+            product: kind.product_name(),
             name: kind.as_str().to_owned(),
             columns: [column("Whole"), column("Partitions"), column("Shared")],
             pending: pending(rows),

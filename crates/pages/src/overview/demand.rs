@@ -9,7 +9,6 @@ use octavo_fleet::availability::{
 };
 
 use crate::availability::wait;
-use crate::badges::product_name;
 
 /// Maximum number of rows.
 const MAX_ROWS: usize = 50;
@@ -141,7 +140,7 @@ fn row(
         pods: counts.pods,
         units: counts.units,
         product: match kind {
-            UnitType::Known(_) => product_name(kind),
+            UnitType::Known(_) => kind.product_name(),
             UnitType::Mixed | UnitType::Unknown => "any type".to_owned(),
         },
         shape: shape_words(shape),

@@ -12,7 +12,7 @@ use octavo_store::search::{Matches, is_match};
 use super::{ResultGroup, SearchResult, group};
 use crate::address::{LIST, encoded, profile_path};
 use crate::availability::{profile_anchor, type_anchor};
-use crate::badges::{count_noun, printable, product_name};
+use crate::badges::{count_noun, printable};
 use crate::layouts::dry_run;
 
 /// Types by canonical name or product name. They are those of the page of availability, which the results lead to.
@@ -22,11 +22,11 @@ pub(super) fn types(text: &str, all: &Availability, visibility: &Visibility) -> 
     let kinds = known.filter_map(|rows| rows.first()).map(|row| &row.key.kind);
     let found = kinds.filter(|kind| {
         visibility.shows_type(kind.as_str())
-            && [kind.as_str(), &product_name(kind)].iter().any(|name| is_match(name, text))
+            && [kind.as_str(), &kind.product_name()].iter().any(|name| is_match(name, text))
     });
     group("types", "Types", &found.collect(), |kind: &&UnitType| SearchResult {
         href: Some(format!("/availability#{}", type_anchor(kind))),
-        name: product_name(kind),
+        name: kind.product_name(),
         about: kind.as_str().to_owned(),
     })
 }
@@ -37,7 +37,7 @@ pub(super) fn mig_profiles(text: &str, all: &Availability, visibility: &Visibili
     for row in all.rows.iter().filter(|row| visibility.shows_type(row.key.kind.as_str())) {
         let Shape::Mig(profile) = &row.key.shape else { continue };
         let types = profiles.entry(profile).or_default();
-        let name = product_name(&row.key.kind);
+        let name = row.key.kind.product_name();
         // A type has a row for each resource that offers the profile.
         if types.last() != Some(&name) {
             types.push(name);

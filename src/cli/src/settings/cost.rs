@@ -102,6 +102,38 @@ pub enum CostCommand {
     /// Show the budgets of this month with their forecasts
     #[command(after_long_help = include_str!("../../help/cost-budgets.txt"))]
     Budgets(BudgetSettings),
+    /// Create a report of a month by team, as HTML or CSV
+    #[command(after_long_help = include_str!("../../help/cost-report.txt"))]
+    Report(ReportSettings),
+}
+
+/// Settings of `octavo cost report`.
+#[derive(Debug, Clone, Args)]
+pub struct ReportSettings {
+    /// Month in UTC, such as 2026-11
+    #[arg(long, value_name = "MONTH", value_parser = month)]
+    pub month: Month,
+
+    /// Report on this team only
+    #[arg(long, value_name = "TEAM")]
+    pub team: Option<String>,
+
+    /// Output format
+    #[arg(short, long, value_name = "FORMAT", default_value = "html")]
+    pub output: ReportFormat,
+
+    /// Aggregator.
+    #[command(flatten)]
+    pub server: ServerSettings,
+}
+
+/// Output format of a monthly report.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ReportFormat {
+    /// A page without external files
+    Html,
+    /// Comma-separated values by team, workload and type
+    Csv,
 }
 
 /// Settings of `octavo cost budgets`.
@@ -144,6 +176,13 @@ fn month(text: &str) -> Result<Month, String> {
     let is_month = text.len() == "2026-11".len();
     let date = is_month.then(|| format!("{text}-01").parse().ok()).flatten();
     date.map(Month).ok_or_else(wrong)
+}
+
+impl Month {
+    /// First day of the month.
+    pub fn first_day(self) -> Date {
+        self.0
+    }
 }
 
 impl CostSettings {

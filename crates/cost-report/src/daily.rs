@@ -3,70 +3,78 @@
 use std::collections::BTreeMap;
 
 use jiff::civil::Date;
-use jiff::tz::TimeZone;
-use jiff::{Timestamp, ToSpan};
 use octavo_ledger::Dimension;
-use octavo_ledger::report::{CostItem, CostReport, Hours, Usage};
+use octavo_ledger::report::{CostItem, Hours, Usage};
 use octavo_model::text::join;
 
-use super::rows::{hours, states};
+use crate::text::{hours, states};
 
-/// Maximum number of days in the chart: the last ones.
-const MAX_DAYS: usize = 366;
 /// Share of the width of a day that its column has.
 const COLUMN_SHARE: f64 = 0.8;
 
 /// Device hours by day.
 #[derive(Debug)]
-pub(super) struct DailyUsage {
+pub struct DailyUsage {
     /// Description for screen readers.
-    pub(super) label: String,
+    pub label: String,
     /// Upper end of the scale.
-    pub(super) top: String,
-    pub(super) first: String,
-    pub(super) last: String,
-    pub(super) columns: Vec<Column>,
-    pub(super) rows: Vec<DayRow>,
+    pub top: String,
+    /// First day of the chart.
+    pub first: String,
+    /// Last day of the chart.
+    pub last: String,
+    /// Days with usage.
+    pub columns: Vec<Column>,
+    /// The same days as a table.
+    pub rows: Vec<DayRow>,
 }
 
 /// Column of a day, with its states from the bottom.
 #[derive(Debug)]
-pub(super) struct Column {
-    pub(super) title: String,
-    pub(super) parts: Vec<Part>,
+pub struct Column {
+    /// Day and its device hours.
+    pub title: String,
+    /// Rectangles of the states.
+    pub parts: Vec<Part>,
 }
 
 /// Rectangle; position and size in percent.
 #[derive(Debug)]
-pub(super) struct Part {
-    pub(super) kind: &'static str,
-    pub(super) fill: Option<&'static str>,
-    pub(super) x: String,
-    pub(super) y: String,
-    pub(super) width: String,
-    pub(super) height: String,
+pub struct Part {
+    /// CSS class.
+    pub kind: &'static str,
+    /// Fill pattern.
+    pub fill: Option<&'static str>,
+    /// Left edge.
+    pub x: String,
+    /// Upper edge.
+    pub y: String,
+    /// Width.
+    pub width: String,
+    /// Height.
+    pub height: String,
 }
 
 /// Row of the table of days.
 #[derive(Debug)]
-pub(super) struct DayRow {
-    pub(super) day: String,
+pub struct DayRow {
+    /// Date in UTC.
+    pub day: String,
     /// Used, idle, unallocated, unknown and total device hours.
-    pub(super) hours: Vec<String>,
-    pub(super) cost: String,
+    pub hours: Vec<String>,
+    /// Cost in each currency.
+    pub cost: String,
 }
 
 impl DailyUsage {
-    /// Chart of a report by day; `None` for less than two days, which compare nothing.
-    pub(super) fn new(report: &CostReport) -> Option<Self> {
-        let days = days(report);
+    /// Chart of these days; `None` for less than two, which compare nothing. Each item is the usage of a day.
+    pub fn new<'a>(items: impl IntoIterator<Item = &'a CostItem>, days: &[Date]) -> Option<Self> {
         let (first, last) = (days.first()?, days.last()?);
         if first == last {
             return None;
         }
-        let usage: BTreeMap<&str, &CostItem> = report
-            .items
-            .iter()
+        let items = items.into_iter();
+        let usage: BTreeMap<&str, &CostItem> = items
             .filter_map(|item| Some((item.group.get(&Dimension::Day)?.as_str(), item)))
             .collect();
         let most = usage.values().map(|item| item.usage.device_hours.total).fold(0.0, f64::max);
@@ -92,20 +100,6 @@ impl DailyUsage {
             rows: of.map(|(day, usage)| DayRow::new(day, usage)).collect(),
         })
     }
-}
-
-/// The days from the first with usage to the end of the report.
-fn days(report: &CostReport) -> Vec<Date> {
-    let known = report.items.iter().filter_map(|item| item.group.get(&Dimension::Day));
-    let known = known.filter_map(|day| day.parse::<Date>().ok());
-    let Some(first) = known.min() else {
-        return Vec::new();
-    };
-    let end = report.until.checked_sub(1.nanosecond()).unwrap_or(Timestamp::MAX);
-    let last = end.to_zoned(TimeZone::UTC).date();
-    let earliest = i32::try_from(MAX_DAYS).unwrap_or(i32::MAX).saturating_sub(1);
-    let first = first.max(last.saturating_sub(earliest.days()));
-    first.series(1.day()).take_while(|day| *day <= last).take(MAX_DAYS).collect()
 }
 
 impl Column {

@@ -1,0 +1,58 @@
+//! Change of usage and cost between two months.
+
+use octavo_fleet::price::Amount;
+use octavo_ledger::report::Usage;
+use octavo_model::text::join;
+
+use crate::text::hours;
+
+/// Change against the previous month.
+#[derive(Debug)]
+pub(crate) struct CostChange {
+    /// Currency, change and previous cost, for each currency.
+    pub(crate) costs: Vec<(String, String, String)>,
+    /// Change and previous number of device hours.
+    pub(crate) hours: (String, String),
+}
+
+impl CostChange {
+    /// Change of usage.
+    pub(crate) fn new(usage: &Usage, previous: &Usage) -> Self {
+        let mut currencies: Vec<_> =
+            usage.costs.iter().chain(&previous.costs).map(|cost| &cost.currency).collect();
+        currencies.sort_unstable();
+        currencies.dedup();
+        let costs = currencies.into_iter().map(|currency| {
+            let total = |usage: &Usage| {
+                let cost = usage.costs.iter().find(|cost| cost.currency == *currency);
+                cost.map_or(Amount::ZERO, |cost| cost.total)
+            };
+            let (now, before) = (total(usage), total(previous));
+            (currency.to_string(), format_change(now.ratio(before)), before.shown_with(currency))
+        });
+        let (now, before) = (usage.device_hours.total, previous.device_hours.total);
+        let ratio = (before > 0.0).then(|| now / before);
+        Self { costs: costs.collect(), hours: (format_change(ratio), hours(before)) }
+    }
+
+    /// Change of the cost, or of the device hours if there are no costs.
+    pub(crate) fn summary(self) -> String {
+        match self.costs.as_slice() {
+            [] => self.hours.0,
+            [(_, change, _)] => change.clone(),
+            all => {
+                join(all.iter().map(|(currency, change, _)| format!("{change} ({currency})")), ", ")
+            }
+        }
+    }
+}
+
+/// Formats a change as in `+12 %`; `None` if the earlier value is zero.
+fn format_change(ratio: Option<f64>) -> String {
+    let percent = ratio.map(|ratio| (ratio - 1.0) * 100.0);
+    match percent {
+        None => "new".to_owned(),
+        Some(percent) if percent.abs() < 0.5 => "unchanged".to_owned(),
+        Some(percent) => format!("{percent:+.0} %"),
+    }
+}

@@ -1,0 +1,15 @@
+//! Reports of usage and cost as HTML: the parts that the page of cost and the monthly report share, and the monthly report.
+//!
+//! Pure: the reports of the ledger and the time are arguments. Names of teams and workloads come from labels of the cluster, and
+//! every text is escaped.
+
+mod change;
+pub mod daily;
+mod monthly;
+mod page;
+mod section;
+pub mod text;
+
+pub use askama::Error as RenderError;
+
+pub use self::monthly::MonthlyReport;

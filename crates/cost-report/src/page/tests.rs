@@ -1,0 +1,293 @@
+//! The page for made-up usage.
+
+use jiff::Timestamp;
+use jiff::civil::{Date, date};
+use octavo_fleet::price::{PriceBook, PriceEntry, PriceKey, PurchaseOption, Validity};
+use octavo_ledger::report::{CostReport, report};
+use octavo_ledger::{Day, Dimension, PPM, UsageQuery, UsageState, UsageSum};
+use octavo_model::source_position::SourcePosition;
+
+use crate::monthly::{MonthlyReport, start};
+
+const MONTH: Date = date(2026, 11, 1);
+const L4: &str = "nvidia-l4-24gb";
+const H100: &str = "nvidia-h100-80gb";
+const A10: &str = "nvidia-a10-24gb";
+const HOSTILE: &str = "\"><script>alert('1')</script>\u{202e}<img src=x onerror=alert(2)>&";
+
+/// Usage on a day.
+#[derive(Debug, Clone, Copy)]
+struct Entry {
+    day: Date,
+    team: Option<&'static str>,
+    workload: Option<&'static str>,
+    type_name: &'static str,
+    state: UsageState,
+    hours: i64,
+}
+
+fn used(day: i8, team: &'static str, workload: &'static str, hours: i64) -> Entry {
+    Entry {
+        day: date(2026, 11, day),
+        team: Some(team),
+        workload: Some(workload),
+        type_name: L4,
+        state: UsageState::Used,
+        hours,
+    }
+}
+
+fn idle(day: i8, team: &'static str, workload: &'static str, hours: i64) -> Entry {
+    Entry { state: UsageState::Idle, ..used(day, team, workload, hours) }
+}
+
+/// Prices of one type in euros and of one in dollars; the third has none.
+fn prices() -> PriceBook {
+    let mut book = PriceBook::new("EUR".parse().unwrap());
+    for (type_name, per_hour, currency) in [(L4, "2.5", "EUR"), (H100, "4", "USD")] {
+        let refused = book.add(PriceEntry {
+            key: PriceKey::new(type_name.parse().unwrap(), PurchaseOption::OnDemand),
+            validity: Validity::default(),
+            per_hour: per_hour.parse().unwrap(),
+            currency: currency.parse().unwrap(),
+            position: SourcePosition::default(),
+        });
+        assert_eq!(refused, None);
+    }
+    book
+}
+
+/// What the aggregator returns for a month.
+fn document(entries: &[Entry], by: &[Dimension], month: Date, team: Option<&str>) -> CostReport {
+    let until = month.last_of_month().tomorrow().unwrap();
+    let query = UsageQuery {
+        from: start(month),
+        until: start(until),
+        by: by.to_vec(),
+        filters: Vec::new(),
+        price_changes: Vec::new(),
+    };
+    let entries = entries.iter().filter(|entry| month <= entry.day && entry.day < until);
+    let entries = entries.filter(|entry| team.is_none() || entry.team == team);
+    let sums = entries.map(|entry| {
+        let value = |dimension: &Dimension| match dimension {
+            Dimension::Team => entry.team.map(str::to_owned),
+            Dimension::Workload => entry.workload.map(str::to_owned),
+            Dimension::Type => Some(entry.type_name.to_owned()),
+            Dimension::Day => Some(entry.day.to_string()),
+            Dimension::Namespace
+            | Dimension::Profile
+            | Dimension::Method
+            | Dimension::Node
+            | Dimension::Pod => panic!("no report has usage by {dimension}"),
+        };
+        UsageSum {
+            values: by.iter().map(value).collect(),
+            period: 0,
+            price_key: Some(PriceKey::new(
+                entry.type_name.parse().unwrap(),
+                PurchaseOption::OnDemand,
+            )),
+            state: entry.state,
+            inferred: false,
+            ppm_seconds: entry.hours * 3600 * i64::from(PPM),
+            percent_seconds: 50 * entry.hours * 3600 * i64::from(PPM),
+            measured_seconds: entry.hours * 3600 * i64::from(PPM),
+        }
+    });
+    let report = report(&query, sums.collect(), Some(&prices()), &[], 10_000);
+    CostReport { begins: Some("2026-01-01".to_owned()), ..report }
+}
+
+/// The report, two weeks after the month.
+fn monthly(entries: &[Entry], team: Option<&str>) -> MonthlyReport {
+    let of = |by: &[Dimension]| document(entries, by, MONTH, team);
+    MonthlyReport {
+        month: MONTH,
+        at: Day::from_date(date(2026, 12, 15)).start_time(),
+        team: team.map(str::to_owned),
+        teams: document(entries, &[Dimension::Team], MONTH, None),
+        previous: document(entries, &[Dimension::Team], date(2026, 10, 1), None),
+        types: of(&[Dimension::Team, Dimension::Type]),
+        workloads: of(&[Dimension::Team, Dimension::Workload]),
+        days: of(&[Dimension::Team, Dimension::Day]),
+    }
+}
+
+/// Texts of an HTML fragment.
+fn texts(html: &str) -> Vec<&str> {
+    let texts =
+        html.split('<').filter_map(|part| part.split_once('>').map(|(_, text)| text.trim()));
+    texts.filter(|text| !text.is_empty()).collect()
+}
+
+/// Texts of the section with this heading.
+fn section<'a>(page: &'a str, name: &str) -> Vec<&'a str> {
+    let section = page.split("<section").find(|part| part.contains(&format!(">{name}</h2>")));
+    let section = section.unwrap_or_else(|| panic!("no section {name}: {page}"));
+    texts(section.split_once("</section>").unwrap().0)
+}
+
+/// Texts of the table row that begins with a name.
+fn row<'a>(texts: &[&'a str], name: &str, columns: usize) -> Vec<&'a str> {
+    let at = texts.iter().position(|text| *text == name);
+    let at = at.unwrap_or_else(|| panic!("no row {name}: {texts:#?}"));
+    texts[at..at + columns].to_vec()
+}
+
+#[track_caller]
+fn has(texts: &[&str], text: &str) {
+    assert!(texts.contains(&text), "no {text:?}: {texts:#?}");
+}
+
+fn sample() -> Vec<Entry> {
+    let october = |entry: Entry| Entry { day: date(2026, 10, 20), ..entry };
+    vec![
+        used(3, "vision", "v/Job/train", 100),
+        idle(4, "vision", "v/Job/notebook", 20),
+        Entry { type_name: H100, ..used(30, "vision", "v/Job/train", 10) },
+        used(5, "language", "l/Job/serve", 200),
+        Entry { type_name: A10, ..used(5, "language", "l/Job/serve", 7) },
+        Entry { team: None, workload: None, state: UsageState::Unallocated, ..used(6, "", "", 63) },
+        october(used(1, "vision", "v/Job/train", 80)),
+        october(used(1, "former", "f/Job/train", 80)),
+    ]
+}
+
+#[test]
+fn sections_have_the_figures_of_their_team() {
+    let page = monthly(&sample(), None).html().unwrap();
+    let vision = section(&page, "vision");
+    // 120 h at 2.50 EUR and 10 h at 4 USD, of 400 h of the fleet.
+    for text in [
+        "300.00 EUR",
+        "40.00 USD",
+        "+50 %; October 2026: 200.00 EUR",
+        "new; October 2026: 0.00 USD",
+        "130.0",
+        "+62 %; October 2026: 80.0",
+        "15 % of the device hours are idle",
+        "32 %",
+        "of 400.0 device hours",
+    ] {
+        has(&vision, text);
+    }
+    let type_row = row(&vision, "NVIDIA L4 24 GB", 8);
+    let expected = ["120.0", "100.0", "20.0", "50 %", "300.00 EUR", "50.00 EUR"];
+    assert_eq!((type_row[1], &type_row[2..]), (L4, &expected[..]));
+    let expected =
+        ["v/Job/train", "110.0", "110.0", "0.0", "50 %", "250.00 EUR", "40.00 USD", "0.00 EUR"];
+    assert_eq!(row(&vision, "v/Job/train", 8), expected);
+    let at = vision.iter().position(|text| *text == "Most expensive idle allocations").unwrap();
+    assert_eq!(row(&vision[at..], "v/Job/notebook", 4)[1..], ["20.0", "100 %", "50.00 EUR"]);
+    has(&vision, "2026-11-04: device hours 20.0 idle");
+    let language = section(&page, "language");
+    has(&language, "7.0 device hours have no price, so the cost does not include them.");
+    let rest = section(&page, "No team");
+    has(&rest, "Pods without a team, and device hours that were not allocated or not reported.");
+    assert!(!page.contains("former"), "{page}");
+}
+
+#[test]
+fn summary_adds_up_to_all_usage() {
+    let report = monthly(&sample(), None);
+    let page = report.html().unwrap();
+    let summary = section(&page, "All teams");
+    let total = row(&summary, "Total", 10);
+    assert_eq!(total[1], "400.0");
+    assert_eq!(total[4..6].join(" + "), report.teams.total.shown_costs(|cost| cost.total));
+    assert_eq!(total[4..6], ["957.50 EUR", "40.00 USD"]);
+    assert_eq!(total[8..], ["+139 % (EUR)", "new (USD)"]);
+    let rows = ["language", "vision", "No team"].map(|team| row(&summary, team, 6));
+    assert_eq!(rows.each_ref().map(|row| row[1]), ["207.0", "130.0", "63.0"]);
+    assert_eq!(rows.each_ref().map(|row| row[4]), ["500.00 EUR", "300.00 EUR", "157.50 EUR"]);
+    assert_eq!(rows[1][5], "40.00 USD");
+    assert!(page.contains("octavo cost --month 2026-11 --by team<"), "{page}");
+}
+
+#[test]
+fn hostile_names_are_text() {
+    let entries = [used(3, HOSTILE, HOSTILE, 10), idle(4, HOSTILE, HOSTILE, 10)];
+    for team in [None, Some(HOSTILE)] {
+        let page = monthly(&entries, team).html().unwrap();
+        for part in ["<script", "<img", "alert('1')", "\u{202e}", "'1'"] {
+            assert!(!page.contains(part), "{part}: {page}");
+        }
+        let name = "&#34;&#62;&#60;script&#62;alert(&#39;1&#39;)&#60;/script&#62;\u{fffd}";
+        assert!(page.contains(name), "{page}");
+    }
+}
+
+#[test]
+fn page_loads_no_other_file() {
+    let page = monthly(&sample(), None).html().unwrap();
+    for part in ["http://", "https://", "src=", "@import", "<link", "<script", "url(\""] {
+        assert!(!page.contains(part), "{part}: {page}");
+    }
+    let mut urls = page.match_indices("url(").map(|(at, _)| &page[at..]);
+    assert!(urls.all(|url| url.starts_with("url(#idle-lines)")), "{page}");
+    assert!(page.contains("default-src 'none'"), "{page}");
+}
+
+#[test]
+fn report_on_one_team_names_no_other() {
+    let page = monthly(&sample(), Some("vision")).html().unwrap();
+    has(&section(&page, "vision"), "of 400.0 device hours");
+    for part in ["language", "No team", "All teams", "former", "7.0 device hours"] {
+        assert!(!page.contains(part), "{part}: {page}");
+    }
+    assert!(page.contains("octavo cost --month 2026-11 --by team --team=vision<"), "{page}");
+}
+
+#[test]
+fn team_without_usage_is_reported() {
+    let report = monthly(&sample(), Some("former"));
+    assert!(!report.has_usage());
+    let page = report.html().unwrap();
+    has(&texts(&page), "The ledger has no usage of team former in this month.");
+    let page = monthly(&[], None).html().unwrap();
+    has(&texts(&page), "The ledger has no usage in this month.");
+    let unlabeled = Entry { team: None, ..used(3, "", "v/Job/train", 1) };
+    let page = monthly(&[unlabeled], None).html().unwrap();
+    assert!(page.contains("No pod had a team."), "{page}");
+}
+
+#[test]
+fn only_whole_months_are_compared() {
+    let whole = monthly(&sample(), None);
+    assert!(whole.html().unwrap().contains("Since October 2026"));
+    let at = |time: &str| time.parse::<Timestamp>().unwrap();
+    let report = MonthlyReport { at: at("2026-11-28T12:00:00Z"), ..monthly(&sample(), None) };
+    let page = report.html().unwrap();
+    has(
+        &texts(&page),
+        "The month is not over. The report has the usage until 2026-11-28 12:00 UTC.",
+    );
+    assert!(!page.contains("October"), "{page}");
+    let report = MonthlyReport { at: at("2026-12-02T00:00:00Z"), ..monthly(&sample(), None) };
+    let page = report.html().unwrap();
+    assert!(page.contains("The figures can change until 2026-12-08 00:00 UTC"), "{page}");
+    assert!(page.contains("Since October 2026"), "{page}");
+    let mut late = monthly(&sample(), None);
+    late.previous.begins = Some("2026-10-02".to_owned());
+    let page = late.html().unwrap();
+    assert!(page.contains("There is no comparison with October 2026"), "{page}");
+    assert!(!page.contains("Since October"), "{page}");
+    late.workloads.begins = Some("2026-11-20".to_owned());
+    let page = late.html().unwrap();
+    assert!(page.contains("Usage by workload begins on 2026-11-20."), "{page}");
+}
+
+#[test]
+fn long_lists_of_workloads_name_the_rest() {
+    let names: Vec<&'static str> = (10..35).map(|at| &*format!("v/Job/w{at}").leak()).collect();
+    let entries = names.iter().zip(1..).map(|(name, hours)| used(3, "vision", name, hours));
+    let mut report = monthly(&entries.collect::<Vec<_>>(), None);
+    report.days.omitted_items = 3;
+    let page = report.html().unwrap();
+    let vision = section(&page, "vision");
+    assert_eq!(vision.iter().filter(|text| text.starts_with("v/Job/")).count(), 20);
+    has(&vision, "v/Job/w34");
+    assert!(page.contains("5 more workloads are not listed."), "{page}");
+    assert!(page.contains("omit 3 groups with few device hours"), "{page}");
+}
