@@ -4,6 +4,7 @@ mod audit;
 mod budgets;
 mod export;
 mod focus;
+pub(crate) mod opencost;
 mod postgres;
 mod reports;
 mod unavailable;
@@ -50,6 +51,7 @@ impl Site {
             ledger,
             "--ledger-write-interval=200ms",
             "--stale-after=3s",
+            "--opencost-metrics",
             "--price-book",
             prices.to_str().unwrap(),
         ]);

@@ -30,7 +30,8 @@ use thiserror::Error;
 use utoipa::ToSchema;
 
 pub use self::book::{
-    CurrentPrices, PriceBook, PriceEntry, PriceKey, PriceSource, UnitPrice, Validity,
+    CurrentPrices, INSTANCE_TYPE, PriceBook, PriceEntry, PriceKey, PriceSource, REGION, UnitPrice,
+    Validity,
 };
 pub use self::exact_cost::ExactCost;
 pub use self::purchase_option::PurchaseOption;
@@ -183,6 +184,11 @@ impl Amount {
     /// The amount divided by another one in the same currency; `None` if that is zero.
     pub fn ratio(self, divisor: Self) -> Option<f64> {
         self.0.checked_div(divisor.0)?.to_f64()
+    }
+
+    /// The amount as a number, for metrics; `None` if it is too large.
+    pub fn to_f64(self) -> Option<f64> {
+        self.0.to_f64()
     }
 
     /// Multiplies the amount by `count`.

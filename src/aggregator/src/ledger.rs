@@ -14,7 +14,7 @@
 mod audit;
 mod export;
 mod metrics;
-mod observation;
+pub(crate) mod observation;
 mod other_writer;
 mod usage_file;
 

@@ -12,6 +12,7 @@ pub mod auth;
 pub mod budgets;
 pub mod ingest;
 pub mod ledger;
+pub mod opencost;
 pub mod plugin_configs;
 pub mod pod_types;
 pub mod policies;

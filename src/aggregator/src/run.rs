@@ -90,6 +90,9 @@ fn router(
     if let Some(budgets) = cluster.budgets() {
         budgets.register(&mut registry);
     }
+    if let Some(opencost) = cluster.opencost() {
+        opencost.register(&mut registry);
+    }
     let pages = pages::router(availability.clone());
     let context = rest::ApiContext {
         view,

@@ -204,6 +204,13 @@ pub struct FleetSettings {
     )]
     pub prometheus_url: Option<ServerUrl>,
 
+    /// Also expose metrics with the names and labels of OpenCost: prices and devices of nodes, and devices of containers
+    ///
+    /// They have a series for each node, and for each container with a device up to 20,000, so everyone who can read the metrics sees
+    /// the names of nodes and pods. Costs need --price-book. docs/tasks/cost.md describes the metrics.
+    #[arg(long, env = "OCTAVO_OPENCOST_METRICS")]
+    pub opencost_metrics: bool,
+
     /// Layouts to preview plans for, on the pages of nodes and in the API
     ///
     /// A layout file in Octavo's or mig-parted's format. The file is reloaded when it changes; if it is invalid, the

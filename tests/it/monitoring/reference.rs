@@ -10,6 +10,7 @@ use octavo_toolkit::telemetry::exposition;
 use super::served::{ExposedMetrics, budgets, ledger, policies, served};
 use crate::fleet_api::Api;
 use crate::golden::golden;
+use crate::ledger::opencost;
 use crate::process::Program;
 use crate::sysfs::amd_host::{CPX, mi300x};
 use crate::sysfs::neuron_host::{FileLayout, Host, TRAINIUM2, torus};
@@ -96,6 +97,22 @@ const LEDGER: Section = Section {
     title: "Usage ledger",
     text: "The aggregator exposes these metrics only with `--ledger`. Counters start at 0 with the process.",
     labels: &[],
+};
+
+const OPENCOST: Section = Section {
+    title: "Metrics with names of OpenCost",
+    text: "The aggregator exposes these metrics only with `--opencost-metrics`, and calculates them every 10 s. Series exist for each node whose agent reports, and for each container with a device, up to 20,000. Labels of nodes other than `instance` and `node` are empty without `--follow-cluster`.",
+    labels: &[
+        ("instance", "", "name of the node"),
+        ("node", "", "name of the node"),
+        ("instance_type", "", "label `node.kubernetes.io/instance-type` of the node"),
+        ("region", "", "label `topology.kubernetes.io/region` of the node"),
+        ("provider_id", "", "ID of the machine at its cloud provider (`spec.providerID`)"),
+        ("arch", "", "label `kubernetes.io/arch` of the node"),
+        ("namespace", "", "namespace of the pod"),
+        ("pod", "", "name of the pod"),
+        ("container", "", "name of the container"),
+    ],
 };
 
 const AGGREGATOR: Section = Section {
@@ -263,7 +280,11 @@ impl Section {
         write!(
             page,
             "\n### Labels: {}\n\n| label | values |\n|---|---|\n",
-            self.title.to_lowercase().replace("amd", "AMD").replace("neuron", "Neuron")
+            self.title
+                .to_lowercase()
+                .replace("amd", "AMD")
+                .replace("neuron", "Neuron")
+                .replace("opencost", "OpenCost")
         )
         .unwrap();
         for (label, of, values) in self.labels {
@@ -322,6 +343,10 @@ async fn metrics_reference_lists_every_exposed_metric_with_its_labels() {
     let mut usage = ExposedMetrics::default();
     usage.add(&complete(true).await);
     let vendors = vendors().await;
+    let mut opencost = ExposedMetrics::default();
+    opencost.add(&opencost::scraped().await);
+    let is_opencost =
+        |name: &str| !name.starts_with("octavo_") || name.starts_with("octavo_opencost_");
     let is_cluster = |name: &str| name.starts_with("octavo_cluster_");
     let is_own = |name: &str| {
         name.starts_with("octavo_aggregator_")
@@ -336,6 +361,7 @@ async fn metrics_reference_lists_every_exposed_metric_with_its_labels() {
         POLICIES.render(&policies(), |_| true),
         BUDGETS.render(&budgets(), |_| true),
         LEDGER.render(&ledger(), |_| true),
+        OPENCOST.render(&opencost, is_opencost),
         AGGREGATOR.render(&aggregator, is_own),
         LAYOUTS.render(&agent, |name| !is_vendor(name)),
         CLAIMS.render(&claims(), |_| true),

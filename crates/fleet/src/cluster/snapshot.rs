@@ -58,6 +58,9 @@ pub struct ClusterNode {
     /// UID of the Node object: a node that is deleted and created again has another one.
     #[serde(skip)]
     pub uid: String,
+    /// ID of the machine at its cloud provider, of bounded length; empty if there is none.
+    #[serde(skip)]
+    pub provider_id: String,
     /// Its labels.
     pub labels: BTreeMap<String, String>,
     /// Its taints.

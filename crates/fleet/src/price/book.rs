@@ -15,9 +15,9 @@ use octavo_model::source_position::SourcePosition;
 use super::{Amount, Currency, Price, PurchaseOption};
 
 /// Label with the instance type of a node. Source: Kubernetes, "Well-Known Labels".
-const INSTANCE_TYPE: &str = "node.kubernetes.io/instance-type";
+pub const INSTANCE_TYPE: &str = "node.kubernetes.io/instance-type";
 /// Label with the region of a node. Source: as above.
-const REGION: &str = "topology.kubernetes.io/region";
+pub const REGION: &str = "topology.kubernetes.io/region";
 
 /// Devices that one price applies to, or a device whose price is wanted.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -253,6 +253,11 @@ impl CurrentPrices {
         let price = self.book.price(&PriceKey::new(of.clone(), option), self.at)?;
         let (per_hour, currency) = (price.per_hour, price.currency);
         Some(Price { per_hour, currency, purchase_option: option.into() })
+    }
+
+    /// The price of one whole device.
+    pub fn price_of(&self, key: &PriceKey) -> Option<UnitPrice> {
+        self.book.price(key, self.at)
     }
 
     /// The book.

@@ -9,6 +9,7 @@ use octavo_fleet::cluster::{
     Affinity, ClusterNode, ClusterPod, LayoutReport, Phase, PodKey, PodOwner, PodRequirements,
     Readiness, Taint, TaintOperator, Toleration,
 };
+use octavo_model::text::truncated_word;
 
 use super::object;
 use super::pod_requests::RequestCalculator;
@@ -48,6 +49,7 @@ pub(super) fn node(node: object::Node) -> Extracted<ClusterNode> {
     let object = ClusterNode {
         name: node.metadata.name,
         uid: node.metadata.uid.unwrap_or_default(),
+        provider_id: truncated_word(&spec.provider_id.unwrap_or_default()),
         labels: labels.into_iter().take(MAX_NODE_ENTRIES).collect(),
         taints,
         is_cordoned: spec.unschedulable.unwrap_or_default(),
@@ -231,7 +233,7 @@ mod tests {
                 "managedFields": [{"manager": "kubelet"}],
             },
             "spec": {
-                "podCIDR": "10.0.0.0/24", "unschedulable": true,
+                "podCIDR": "10.0.0.0/24", "unschedulable": true, "providerID": "aws:///a/i-1",
                 "taints": [{"key": "k", "effect": "NoExecute", "timeAdded": "2026-01-01T00:00:00Z"}, {"key": "g", "value": "v", "effect": "NoSchedule"}],
             },
             "status": {
@@ -248,6 +250,7 @@ mod tests {
         let expected = ClusterNode {
             name: "node-a".to_owned(),
             uid: "u".to_owned(),
+            provider_id: "aws:///a/i-1".to_owned(),
             labels: [("a".to_owned(), "b".to_owned())].into(),
             taints: vec![taint("k", "", Effect::NoExecute), taint("g", "v", Effect::NoSchedule)],
             is_cordoned: true,

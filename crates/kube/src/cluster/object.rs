@@ -77,6 +77,8 @@ pub(super) struct Node {
 pub(super) struct NodeSpec {
     pub(super) taints: Option<Vec<Taint>>,
     pub(super) unschedulable: Option<bool>,
+    #[serde(rename = "providerID")]
+    pub(super) provider_id: Option<String>,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]

@@ -13,13 +13,13 @@ use octavo_store::fleet::Node;
 
 /// Cluster, and the pod label that names the team.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct PodDirectory<'a> {
-    pub(super) cluster: Option<&'a ClusterSnapshot>,
-    pub(super) team_label: Option<&'a str>,
+pub(crate) struct PodDirectory<'a> {
+    pub(crate) cluster: Option<&'a ClusterSnapshot>,
+    pub(crate) team_label: Option<&'a str>,
 }
 
 /// Devices of a node and their parts. Without usage by pod, all parts are unknown.
-pub(super) fn device_states(
+pub(crate) fn device_states(
     node: &Node,
     usage: Option<&Usage>,
     directory: PodDirectory<'_>,

@@ -92,7 +92,7 @@ impl Collector for FleetMetrics {
 }
 
 /// Encodes a gauge.
-pub(super) fn gauge(
+pub(crate) fn gauge(
     encoder: &mut DescriptorEncoder<'_>,
     name: &str,
     help: &str,

@@ -30,6 +30,7 @@ use tracing::info;
 use super::{StartError, kube_client};
 use crate::budgets::{BudgetMetrics, BudgetMonitor};
 use crate::ledger::{LedgerMetrics, LedgerRecorder};
+use crate::opencost::{OpenCostMetrics, OpenCostMonitor};
 use crate::plugin_configs::PluginConfigController;
 use crate::pod_types::PodTypeWriter;
 use crate::policies::PolicyController;
@@ -46,6 +47,7 @@ pub(super) struct ClusterTasks {
     policies: Option<PolicyTasks>,
     ledger: Option<(LedgerRecorder, AuditQueue)>,
     budgets: Option<BudgetMonitor>,
+    opencost: Option<OpenCostMonitor>,
 }
 
 /// The watch and the controller of policies.
@@ -89,10 +91,13 @@ impl ClusterTasks {
         let recorder =
             |url| LedgerRecorder::new(url, view.clone(), snapshots.clone(), ledger.clone());
         let ledger = ledger.ledger.clone().map(recorder).zip(queue);
+        let opencost = settings.fleet.opencost_metrics;
+        let opencost = opencost.then(|| OpenCostMonitor::new(view.clone(), snapshots.clone()));
         Ok(Self {
             policies,
             ledger,
             budgets,
+            opencost,
             availability: Counter::new(view.clone(), snapshots),
             plugin_configs: plugin_configs(runtime, settings, view.clone())?,
             pod_types: pod_types(runtime, settings, view)?,
@@ -126,6 +131,11 @@ impl ClusterTasks {
         self.budgets.as_ref().map(BudgetMonitor::metrics)
     }
 
+    /// Metrics for OpenCost, if they are enabled.
+    pub(super) fn opencost(&self) -> Option<OpenCostMetrics> {
+        self.opencost.as_ref().map(OpenCostMonitor::metrics)
+    }
+
     /// Runs the tasks until `stopped` is true or its sender is dropped, or until a task panics.
     pub(super) async fn run(self, mut stopped: watch::Receiver<bool>) -> Result<(), JoinError> {
         let mut tasks = JoinSet::new();
@@ -140,6 +150,9 @@ impl ClusterTasks {
         }
         if let Some(budgets) = self.budgets {
             tasks.spawn(budgets.run());
+        }
+        if let Some(opencost) = self.opencost {
+            tasks.spawn(opencost.run());
         }
         tasks.spawn(self.availability.watch_holders());
         let mut writing = JoinSet::new();
