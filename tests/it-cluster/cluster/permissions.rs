@@ -184,9 +184,14 @@ async fn aggregator_permissions(cluster: &PermissionCluster) {
         .await;
     let token = cluster.kubectl(&["create", "token", "plain", "--namespace=octavo-system"]);
     let plain = cluster.bearer(token.trim_end()).await;
-    for namespace in ["default", "octavo-system"] {
-        assert_eq!(beyond(&aggregator, &plain, namespace).await, reviews());
-    }
+    let [tokens, access] = reviews();
+    let expected = [pod_annotations(), tokens, access];
+    assert_eq!(beyond(&aggregator, &plain, "default").await, expected);
+    let lease = |verbs: Value| json!({"verbs": verbs, "apiGroups": ["coordination.k8s.io"], "resources": ["leases"]});
+    let mut own = lease(json!(["get", "patch"]));
+    own["resourceNames"] = json!(["octavo-aggregator"]);
+    let expected = [&expected[..], &[own, lease(json!(["create"]))]].concat();
+    assert_eq!(beyond(&aggregator, &plain, "octavo-system").await, expected);
     // The API server grants the account of readers only what the aggregator checks.
     let token = cluster.kubectl(&["create", "token", "octavo-reader", "--namespace=octavo-system"]);
     let reader = cluster.bearer(token.trim_end()).await;
@@ -199,7 +204,12 @@ async fn aggregator_permissions(cluster: &PermissionCluster) {
     reader.expect("nodes of the API server", &ApiRequest::get("/api/v1/nodes"), Forbidden).await;
 }
 
-/// The rules of an aggregator without options: it reviews tokens, and the access of readers.
+/// The rule of an aggregator that annotates pods, which is the default of the tier `applier`.
+fn pod_annotations() -> Value {
+    json!({"verbs": ["get", "patch"], "apiGroups": [""], "resources": ["pods"]})
+}
+
+/// The rules of every aggregator: it reviews tokens, and the access of readers.
 fn reviews() -> [Value; 2] {
     let groups = [("authentication", "tokenreviews"), ("authorization", "subjectaccessreviews")];
     groups.map(|(group, resource)| {
@@ -230,7 +240,7 @@ async fn cluster_option_allows_reading_nodes_and_pods(cluster: &PermissionCluste
         ("queues", ApiRequest::get("/apis/kueue.x-k8s.io/v1beta1/localqueues"), UnknownKind),
         ("a profile", ApiRequest::post(PROFILES, json!({})), Forbidden),
         ("one node", ApiRequest::get(OWN), Forbidden),
-        ("one pod", ApiRequest::get(pod), Forbidden),
+        ("one pod", ApiRequest::get(pod), Allowed),
         ("its log", ApiRequest::get(&format!("{pod}/log")), Forbidden),
         ("a label", label, Forbidden),
         ("a deletion", ApiRequest::delete(pod), Forbidden),

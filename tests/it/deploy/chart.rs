@@ -82,6 +82,52 @@ fn strategy_and_withholding_reach_the_built_in_device_plugin() {
 }
 
 #[test]
+fn pods_are_annotated_by_default_if_agents_know_their_devices() {
+    let annotates = |values: &Value| {
+        let all = render_with(values);
+        let named = |kind: &str, name: &str| {
+            all.iter().find(|one| one["kind"] == kind && one["metadata"]["name"] == name)
+        };
+        let role = named("ClusterRole", "octavo-aggregator-pods").is_some();
+        let policy = named("ValidatingAdmissionPolicy", "octavo-aggregator-pods").is_some();
+        let flags = named("Deployment", "octavo-aggregator").map_or_else(String::new, |one| {
+            one["spec"]["template"]["spec"]["containers"][0]["args"].to_string()
+        });
+        let flag = flags.contains("--annotate-pods");
+        assert_eq!((role, policy), (flag, flag), "{values}");
+        assert_eq!(flags.contains("--lease-namespace"), flag, "{values}");
+        flag
+    };
+    let pool = |tier: &str| {
+        serde_json::json!({"pools": [{
+            "name": "a", "tier": tier, "match": {"key": "pool", "values": ["a"]},
+        }]})
+    };
+    for annotated in [
+        serde_json::json!({"tier": "applier"}),
+        pool("applier"),
+        serde_json::json!({"tier": "reader", "aggregator": {"annotatePods": true}}),
+    ] {
+        assert!(annotates(&annotated), "{annotated}");
+    }
+    for unchanged in [
+        serde_json::json!({}),
+        pool("reporter"),
+        serde_json::json!({"tier": "applier", "aggregator": {"annotatePods": false}}),
+        serde_json::json!({"tier": "applier", "policy": {"enabled": false}}),
+        serde_json::json!({"tier": "applier", "agent": {"usage": {"interval": ""}}}),
+        serde_json::json!({"tier": "applier", "agent": {"cleanup": true}}),
+        serde_json::json!({
+            "tier": "applier",
+            "aggregator": {"enabled": false, "tls": {"generate": false}},
+            "agent": {"aggregator": {"address": "https://octavo.example.com:7443"}},
+        }),
+    ] {
+        assert!(!annotates(&unchanged), "{unchanged}");
+    }
+}
+
+#[test]
 fn helm_lint_reports_no_issue() {
     let chart = path();
     let chart = chart.to_str().unwrap();

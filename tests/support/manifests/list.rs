@@ -22,13 +22,13 @@ pub(crate) const FOLDERS: &[ManifestRequest] = &[
     requested("options/nodefeature", "nodefeature, nodefeature policy"),
     requested(
         "overlays/openshift",
-        "privileged, agent, reports, authority, policies, access, aggregator, readers, reviews, \
-            certificate, runtime, token, reader, applier, layouts, openshift, scc",
+        "privileged, agent, reports, authority, policies, access, aggregator, annotated pods, readers, \
+            reviews, certificate, runtime, token, reader, applier, layouts, openshift, scc",
     ),
     requested(
         "tiers/applier",
-        "privileged, agent, reports, authority, policies, access, aggregator, readers, reviews, \
-            aggregator user, certificate, runtime, token, reader, applier, layouts",
+        "privileged, agent, reports, authority, policies, access, aggregator, annotated pods, readers, \
+            reviews, aggregator user, certificate, runtime, token, reader, applier, layouts",
     ),
     requested(
         "tiers/reader",
@@ -72,8 +72,8 @@ pub(crate) const CHART: &[ManifestRequest] = &[
     requested(
         "dra",
         "agent, reports, authority, policies, access, aggregator, aggregator user, \
-            certificate, runtime, token, reader, applier, layouts, claims, cdi, readers, \
-            reviews, test, test user, test by ConfigMap",
+            annotated pods, certificate, runtime, token, reader, applier, layouts, claims, cdi, \
+            readers, reviews, test, test user, test by ConfigMap",
     ),
     requested(
         "embedded",
@@ -128,8 +128,8 @@ pub(crate) const CHART: &[ManifestRequest] = &[
     },
     requested(
         "openshift",
-        "agent, reports, authority, policies, access, aggregator, certificate, runtime, \
-            token, reader, applier, layouts, openshift, scc, readers, reviews, test, \
+        "agent, reports, authority, policies, access, aggregator, annotated pods, certificate, \
+            runtime, token, reader, applier, layouts, openshift, scc, readers, reviews, test, \
             test by ConfigMap",
     ),
     requested(
@@ -139,8 +139,8 @@ pub(crate) const CHART: &[ManifestRequest] = &[
     ),
     requested(
         "pools",
-        "agent, reports, authority, policies, access, drain, aggregator, aggregator user, \
-            certificate, no root, user, runtime, token, reader, lab: agent, lab: reports, \
+        "agent, reports, authority, policies, access, drain, aggregator, annotated pods, \
+            aggregator user, certificate, no root, user, runtime, token, reader, lab: agent, lab: reports, \
             lab: authority, lab: no root, lab: user, serving: agent, serving: reports, \
             serving: authority, serving: runtime, serving: token, serving: reader, serving: applier, \
             readers, reviews, test, test user, test by ConfigMap, \

@@ -51,7 +51,7 @@
   {{- if and .enabled .route.enabled (eq .route.termination "reencrypt") (not .route.destinationCACertificate) }}{{ fail "aggregator.route.destinationCACertificate: set the CA of the aggregator, which termination: reencrypt requires" }}{{ end -}}
   {{- if and .createProfiles (not .followCluster) }}{{ fail "aggregator.createProfiles requires aggregator.followCluster: profiles are created from the resources of nodes" }}{{ end -}}
   {{- if and .createProfiles (eq $httpAuth "none") }}{{ fail "aggregator.createProfiles requires aggregator.httpAuth: token-review or proxy-header; otherwise, any client could create hardware profiles" }}{{ end -}}
-  {{- if and .enabled .annotatePods (not $.Values.policy.enabled) }}{{ fail "aggregator.annotatePods requires policy.enabled: only the policy restricts the aggregator to three annotations of pods" }}{{ end -}}
+  {{- if and (include "octavo.annotatePods" $) (not $.Values.policy.enabled) }}{{ fail "aggregator.annotatePods requires policy.enabled: only the policy restricts the aggregator to three annotations of pods" }}{{ end -}}
   {{- if and .policies.enabled (not .followCluster) }}{{ fail "aggregator.policies.enabled requires aggregator.followCluster: policies select nodes of the cluster" }}{{ end -}}
   {{- if and .enabled .policies.enabled (not $.Values.policy.enabled) }}{{ fail "aggregator.policies.enabled requires policy.enabled: only the policy restricts the aggregator to the labels and taints of accelerator policies" }}{{ end -}}
   {{- if and .ledger.enabled .ledger.teamLabel (not .followCluster) }}{{ fail "aggregator.ledger.teamLabel requires aggregator.followCluster: teams are labels of pods" }}{{ end -}}

@@ -65,9 +65,18 @@ app.kubernetes.io/instance: {{ .Release.Name }}
   {{- if and (eq .tier "applier") (has .agent.sharing.mode (list "auto" "hand-off")) $.Values.handOff.configMap }}{{ $needs = append $needs "hand-off" }}{{ end -}}
   {{- if and (eq .tier "applier") $.Values.dra.enabled }}{{ $needs = append $needs "dra" }}{{ end -}}
   {{- if .agent.devicePluginConfigs }}{{ $needs = append $needs "plugin-configs" }}{{ end -}}
+  {{- if and (eq .tier "applier") .agent.usage.interval (not .agent.cleanup) }}{{ $needs = append $needs "pod-types" }}{{ end -}}
   {{- if .agent.usage.podEvents }}{{ $needs = append $needs "pod-events" }}{{ end -}}
   {{- if .agent.usage.hostPID }}{{ $needs = append $needs "host-pid" }}{{ end -}}
   {{- if or (eq .tier "applier") .agent.neuron.enabled }}{{ $needs = append $needs "host-path" }}{{ end -}}
 {{- end -}}
 {{- $needs | uniq | toJson -}}
+{{- end -}}
+
+{{/* Not empty if the aggregator annotates pods. Only agents of the tier `applier` know the devices of each pod. */}}
+{{- define "octavo.annotatePods" -}}
+{{- $known := has "pod-types" (include "octavo.needs" . | fromJsonArray) -}}
+{{- $value := .Values.aggregator.annotatePods -}}
+{{- if eq (toString $value) "auto" }}{{ $value = and .Values.policy.enabled $known }}{{ end -}}
+{{- if and .Values.aggregator.enabled $value }}true{{ end -}}
 {{- end -}}

@@ -1,10 +1,10 @@
-//! Permissions of an aggregator that annotates pods: three annotations, and nothing else.
+//! Permissions of an aggregator that annotates pods, by default in the tier `applier`: three annotations, and nothing else.
 
 use serde_json::{Value, json};
 
 use super::cluster::Verdict::{self, Allowed, DeniedByPolicy, Forbidden};
 use super::cluster::{ApiRequest, PermissionCluster, Requester};
-use super::{beyond, plain_account, reviews};
+use super::{beyond, plain_account, pod_annotations, reviews};
 use crate::cluster::pod_types::{A100, report, reported};
 use crate::process::Aggregator;
 
@@ -36,12 +36,6 @@ fn annotations(fields: &Value) -> ApiRequest {
     metadata(&json!({"annotations": fields}))
 }
 
-/// The tier `applier`, and an aggregator that annotates pods.
-fn upgrade(cluster: &PermissionCluster) {
-    cluster
-        .apply_chart(&["tier=applier,aggregator.annotatePods=true,aggregator.tls.secretName=ours"]);
-}
-
 #[tokio::test]
 async fn aggregator_that_annotates_pods_changes_three_annotations_only() {
     let cluster = PermissionCluster::new().await;
@@ -54,8 +48,6 @@ async fn aggregator_that_annotates_pods_changes_three_annotations_only() {
     let token = cluster.token("octavo-aggregator", "aggregator", &[]);
     let aggregator = cluster.bearer(&token).await;
     let ours = annotations(&json!({TYPE: A100}));
-    aggregator.expect("before", &ours, Forbidden).await;
-    upgrade(&cluster);
     aggregator.expect_eventually(&ours, Allowed).await;
     let foreign = annotations(&json!({"person": "2"}));
     let refused = DeniedByPolicy("not allowed to change these annotations of a pod: person");
@@ -188,12 +180,11 @@ fn other_permissions() -> Vec<(&'static str, ApiRequest, Verdict)> {
 
 async fn all_role_permissions(cluster: &PermissionCluster, aggregator: &Requester) {
     let plain = plain_account(cluster).await;
-    let pods = json!({"verbs": ["get", "patch"], "apiGroups": [""], "resources": ["pods"]});
     let mut rules = beyond(aggregator, &plain, "default").await;
     // The API server returns them in any order.
     rules.sort_by_key(ToString::to_string);
     let [tokens, access] = reviews();
-    assert_eq!(rules, [pods, tokens, access]);
+    assert_eq!(rules, [pod_annotations(), tokens, access]);
 }
 
 /// The shipped program writes the annotations and the Lease.

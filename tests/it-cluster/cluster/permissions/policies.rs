@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::cluster::Verdict::{self, Allowed, DeniedByPolicy, Forbidden};
 use super::cluster::{ApiRequest, PermissionCluster};
-use super::{beyond, plain_account, reviews};
+use super::{beyond, plain_account, pod_annotations, reviews};
 
 const NODE: &str = "/api/v1/nodes/node-b";
 const POLICIES: &str = "/apis/octavo.dev/v1alpha1/acceleratorpolicies";
@@ -66,6 +66,7 @@ async fn aggregator_with_policies_changes_layout_and_recorded_labels_and_taints_
     let mut expected = vec![
         tokens,
         access,
+        pod_annotations(),
         of("", json!(["nodes"]), json!(["get", "patch"])),
         of("", json!(["events"]), json!(["create"])),
         of("octavo.dev", json!(["acceleratorpolicies"]), json!(["get", "list", "watch", "patch"])),
