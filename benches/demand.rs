@@ -7,7 +7,6 @@
     clippy::indexing_slicing,
     clippy::print_stdout,
     clippy::disallowed_methods,
-    clippy::cast_precision_loss,
     reason = "a benchmark is a script: it measures the wall clock, prints, and stops at the first error"
 )]
 
@@ -102,7 +101,7 @@ fn recorded_trace() {
     println!();
 }
 
-/// Requests with the parameters of MIGBench's saturated trace: 500 jobs on 8 GPUs, the first 56 of which fill them with 1g.
+/// Requests with the parameters of the saturated trace of `MIGBench`: 500 jobs on 8 GPUs, the first 56 of which fill them with 1g.
 fn saturated(seed: u64) -> Vec<Job> {
     const PROFILES: [(&str, f64); 4] =
         [("1g.10gb", 35.0), ("2g.20gb", 25.0), ("3g.40gb", 25.0), ("7g.80gb", 5.0)];
@@ -163,7 +162,7 @@ fn queue() {
     for strategy in Strategy::VARIANTS {
         row(*strategy, None);
     }
-    row(Strategy::Octavo, Some(Duration::from_secs(3_600)));
+    row(Strategy::Octavo, Some(Duration::from_hours(1)));
     println!();
 }
 
