@@ -57,8 +57,8 @@ fn reservation_ends_the_starvation_of_a_large_request() {
     assert!(wait(Some(Duration::from_mins(10))) < hour);
 }
 
-/// Standard deviation of the acceptance of such traces.
-const TOLERANCE: f64 = 0.005;
+/// Standard deviation of the acceptance of traces with 5,000 requests, rounded down.
+const TOLERANCE: f64 = 0.01;
 
 #[test]
 fn octavo_accepts_as_many_requests_as_the_other_strategies_with_few_operations() {
