@@ -28,10 +28,11 @@ impl CostChange {
                 cost.map_or(Amount::ZERO, |cost| cost.total)
             };
             let (now, before) = (total(usage), total(previous));
-            (currency.to_string(), format_change(now.ratio(before)), before.shown_with(currency))
+            let ratio = if now == before { Some(1.0) } else { now.ratio(before) };
+            (currency.to_string(), format_change(ratio), before.shown_with(currency))
         });
         let (now, before) = (usage.device_hours.total, previous.device_hours.total);
-        let ratio = (before > 0.0).then(|| now / before);
+        let ratio = if before > 0.0 { Some(now / before) } else { (now <= 0.0).then_some(1.0) };
         Self { costs: costs.collect(), hours: (format_change(ratio), hours(before)) }
     }
 
@@ -47,12 +48,33 @@ impl CostChange {
     }
 }
 
-/// Formats a change as in `+12 %`; `None` if the earlier value is zero.
+/// Formats a change as in `+12 %`; `None` if only the earlier value is zero.
 fn format_change(ratio: Option<f64>) -> String {
     let percent = ratio.map(|ratio| (ratio - 1.0) * 100.0);
     match percent {
         None => "new".to_owned(),
         Some(percent) if percent.abs() < 0.5 => "unchanged".to_owned(),
         Some(percent) => format!("{percent:+.0} %"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn change_without_an_earlier_value_is_new() {
+        let change = |now: f64, before: f64| {
+            let usage = |hours: f64| {
+                let mut usage = Usage::default();
+                usage.device_hours.total = hours;
+                usage
+            };
+            CostChange::new(&usage(now), &usage(before)).summary()
+        };
+        assert_eq!(change(5.0, 4.0), "+25 %");
+        assert_eq!(change(5.0, 0.0), "new");
+        assert_eq!(change(0.0, 0.0), "unchanged");
+        assert_eq!(change(0.0, 4.0), "-100 %");
     }
 }

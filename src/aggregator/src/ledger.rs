@@ -394,7 +394,7 @@ impl<'a> Recording<'a> {
             }
             Ok(None) => false,
             Err(error) => {
-                if self.other_writer.is_first_failure() {
+                if self.other_writer.record_failure() {
                     warn!(error = %chain(&error), "cannot take over the ledger; retrying");
                 } else {
                     debug!(error = %chain(&error), "cannot take over the ledger; retrying");

@@ -26,7 +26,7 @@ impl OtherWriter {
     }
 
     /// Records a failure to take over from it, and returns whether it is the first one.
-    pub(super) fn is_first_failure(&mut self) -> bool {
+    pub(super) fn record_failure(&mut self) -> bool {
         !std::mem::replace(&mut self.is_failing, true)
     }
 }
@@ -48,9 +48,9 @@ mod tests {
     }
 
     #[test]
-    fn only_the_first_failure_is_the_first() {
+    fn first_failure_is_distinguished_from_later_ones() {
         let mut other = OtherWriter::default();
-        assert!(other.is_first_failure());
-        assert!(!other.is_first_failure());
+        assert!(other.record_failure());
+        assert!(!other.record_failure());
     }
 }

@@ -1,5 +1,6 @@
 //! Settings of `octavo cost`.
 
+use clap::builder::NonEmptyStringValueParser;
 use clap::{ArgAction, Args, Subcommand, ValueEnum};
 use jiff::civil::{Date, Time};
 use jiff::tz::TimeZone;
@@ -115,7 +116,8 @@ pub struct ReportSettings {
     pub month: Month,
 
     /// Report on this team only
-    #[arg(long, value_name = "TEAM")]
+    // An empty name, such as that of an unset variable, would select all teams.
+    #[arg(long, value_name = "TEAM", value_parser = NonEmptyStringValueParser::new())]
     pub team: Option<String>,
 
     /// Output format
