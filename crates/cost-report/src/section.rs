@@ -80,7 +80,7 @@ impl Section {
     /// Section of a team of the report.
     pub(crate) fn new(report: &MonthlyReport, number: u32, team: &CostItem) -> Self {
         let usage = &team.usage;
-        let of = usage.device_hours;
+        let device_hours = usage.device_hours;
         let types = rows(&report.types, team, Dimension::Type);
         let mut workloads = rows(&report.workloads, team, Dimension::Workload);
         let more_workloads = workloads.len().saturating_sub(MAX_WORKLOADS);
@@ -88,7 +88,7 @@ impl Section {
         let idle = items(&report.workloads, team, CostOrder::Idle).into_iter().filter(|item| {
             item.usage.device_hours.idle > 0.0 && item.group.contains_key(&Dimension::Workload)
         });
-        let states = states(&of).into_iter().filter(|(_, part)| *part > 0.0);
+        let states = states(&device_hours).into_iter().filter(|(_, part)| *part > 0.0);
         let has_team = team.group.contains_key(&Dimension::Team);
         Self {
             number,
@@ -101,7 +101,7 @@ impl Section {
             },
             figures: figures(report, team),
             states: states
-                .map(|(style, part)| (style, hours(part), share(part, of.total)))
+                .map(|(style, part)| (style, hours(part), share(part, device_hours.total)))
                 .collect(),
             daily: DailyUsage::new(items(&report.days, team, CostOrder::Hours), &report.dates()),
             types,
@@ -138,7 +138,7 @@ fn rows(report: &CostReport, team: &CostItem, dimension: Dimension) -> Vec<Usage
 
 fn figures(report: &MonthlyReport, team: &CostItem) -> Vec<Figure> {
     let usage = &team.usage;
-    let of = usage.device_hours;
+    let device_hours = usage.device_hours;
     let previous = name_of_month(report.previous_month());
     let change = report.change(team);
     let costs = change.iter().flat_map(|change| &change.costs);
@@ -156,16 +156,19 @@ fn figures(report: &MonthlyReport, team: &CostItem) -> Vec<Figure> {
         Figure {
             name: "Cost of idle",
             values: each(|cost| cost.idle),
-            notes: vec![format!("{} of the device hours are idle", share(of.idle, of.total))],
+            notes: vec![format!(
+                "{} of the device hours are idle",
+                share(device_hours.idle, device_hours.total)
+            )],
         },
         Figure {
             name: "Device hours",
-            values: vec![hours(of.total)],
+            values: vec![hours(device_hours.total)],
             notes: hours_change.into_iter().collect(),
         },
         Figure {
             name: "Share of the fleet",
-            values: vec![share(of.total, fleet)],
+            values: vec![share(device_hours.total, fleet)],
             notes: vec![format!("of {} device hours", hours(fleet))],
         },
     ];
@@ -200,14 +203,14 @@ impl UsageRow {
     fn new(item: &CostItem, dimension: Dimension) -> Self {
         let (name, note) = group_name(dimension, item.group.get(&dimension).map(String::as_str));
         let usage = &item.usage;
-        let of = usage.device_hours;
+        let device_hours = usage.device_hours;
         Self {
             name,
             note,
-            total: hours(of.total),
-            used: hours(of.used),
-            idle: hours(of.idle),
-            idle_share: share(of.idle, of.total),
+            total: hours(device_hours.total),
+            used: hours(device_hours.used),
+            idle: hours(device_hours.idle),
+            idle_share: share(device_hours.idle, device_hours.total),
             utilization: utilization(usage),
             cost: usage.shown_costs(|cost| cost.total),
             idle_cost: usage.shown_costs(|cost| cost.idle),
@@ -224,13 +227,13 @@ impl SummaryRow {
         usage: &Usage,
         change: Option<CostChange>,
     ) -> Self {
-        let of = usage.device_hours;
+        let device_hours = usage.device_hours;
         Self {
             section,
             name,
-            total: hours(of.total),
-            idle: hours(of.idle),
-            share: share(of.total, report.teams.total.device_hours.total),
+            total: hours(device_hours.total),
+            idle: hours(device_hours.idle),
+            share: share(device_hours.total, report.teams.total.device_hours.total),
             cost: usage.shown_costs(|cost| cost.total),
             idle_cost: usage.shown_costs(|cost| cost.idle),
             change: change.map(CostChange::summary).unwrap_or_default(),

@@ -37,7 +37,7 @@ pub fn candidates<'a>(
     let profiles: Vec<Option<usize>> =
         fleet.geometries().iter().map(|geometry| geometry.find(profile)).collect();
     let gpus = fleet.gpus().iter().enumerate();
-    let open = gpus.filter(move |(_, device)| device.is_open_to(holder));
+    let open = gpus.filter(move |(gpu, _)| fleet.is_open_to(*gpu, holder));
     open.flat_map(move |(gpu, device)| {
         let geometry = fleet.geometries().get(device.geometry());
         let profile = profiles.get(device.geometry()).copied().flatten();

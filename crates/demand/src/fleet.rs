@@ -1,5 +1,7 @@
 //! Devices with their instances, and the changes of them.
 
+use std::cmp::Reverse;
+
 use octavo_model::profile::ProfileName;
 
 use crate::geometry::{Geometry, Place, SetId};
@@ -9,6 +11,14 @@ use crate::geometry::{Geometry, Place, SetId};
 pub struct Fleet {
     geometries: Vec<Geometry>,
     gpus: Vec<Gpu>,
+    reservation: Option<Reservation>,
+}
+
+/// A device from which only one request gets an instance.
+#[derive(Debug, Clone, Copy)]
+struct Reservation {
+    gpu: usize,
+    holder: usize,
 }
 
 /// A device.
@@ -17,7 +27,6 @@ pub struct Gpu {
     geometry: usize,
     in_use: SetId,
     instances: Vec<Instance>,
-    reserved_for: Option<usize>,
 }
 
 /// An existing instance.
@@ -46,8 +55,7 @@ impl Fleet {
             self.geometries.push(geometry);
             self.geometries.len().saturating_sub(1)
         });
-        let gpu =
-            Gpu { geometry, in_use: Geometry::EMPTY, instances: Vec::new(), reserved_for: None };
+        let gpu = Gpu { geometry, in_use: Geometry::EMPTY, instances: Vec::new() };
         self.gpus.extend(std::iter::repeat_n(gpu, count));
     }
 
@@ -78,6 +86,7 @@ impl Fleet {
     }
 
     /// Allocates an instance at this place, and creates it if none is idle there. Idle instances in conflict with it are destroyed.
+    /// A reservation for the holder ends.
     ///
     /// Returns `None`, and changes nothing, if the instances in use leave no room.
     pub fn allocate(&mut self, gpu: usize, place: Place, holder: usize) -> Option<Operations> {
@@ -91,6 +100,7 @@ impl Fleet {
         });
         gpu.instances.push(Instance { place, holder: Some(holder) });
         gpu.in_use = in_use;
+        self.reservation = self.reservation.filter(|reservation| reservation.holder != holder);
         let destroyed = u32::try_from(replaced.len()).unwrap_or(u32::MAX);
         Some(Operations { created: u32::from(!exists), destroyed })
     }
@@ -115,24 +125,29 @@ impl Fleet {
         u32::try_from(before.saturating_sub(gpu.instances.len())).unwrap_or(u32::MAX)
     }
 
-    /// Reserves the device with the fewest slices in use that supports the profile and is not reserved yet, so that other requests no longer
-    /// get instances of it. Returns whether there is one.
-    pub fn reserve(&mut self, profile: &ProfileName, holder: usize) -> bool {
-        let geometries = &self.geometries;
-        let supporting = self.gpus.iter_mut().filter_map(|gpu| {
-            let geometry = geometries.get(gpu.geometry)?;
+    /// Reserves the device with the fewest slices in use that supports the profile, so that other requests no longer get instances of it.
+    /// Changes nothing if a device is reserved already.
+    pub fn reserve(&mut self, profile: &ProfileName, holder: usize) {
+        if self.reservation.is_some() {
+            return;
+        }
+        let supporting = self.gpus.iter().enumerate().filter_map(|(index, gpu)| {
+            let geometry = self.geometries.get(gpu.geometry)?;
             geometry.find(profile)?;
-            gpu.reserved_for.is_none().then(|| (geometry.free_slices(gpu.in_use), gpu))
+            Some((index, geometry.free_slices(gpu.in_use)))
         });
-        let emptiest = supporting.min_by_key(|(free, _)| std::cmp::Reverse(*free));
-        emptiest.map(|(_, gpu)| gpu.reserved_for = Some(holder)).is_some()
+        let emptiest = supporting.min_by_key(|(_, free)| Reverse(*free));
+        self.reservation = emptiest.map(|(gpu, _)| Reservation { gpu, holder });
     }
 
-    /// Cancels the reservations for a holder.
-    pub fn cancel_reservations(&mut self, holder: usize) {
-        for gpu in self.gpus.iter_mut().filter(|gpu| gpu.reserved_for == Some(holder)) {
-            gpu.reserved_for = None;
-        }
+    /// The holder that a device is reserved for.
+    pub fn reserved_for(&self) -> Option<usize> {
+        self.reservation.map(|reservation| reservation.holder)
+    }
+
+    /// Returns whether the holder may get an instance of the device.
+    pub fn is_open_to(&self, gpu: usize, holder: usize) -> bool {
+        self.reservation.is_none_or(|reserved| reserved.gpu != gpu || reserved.holder == holder)
     }
 }
 
@@ -150,11 +165,6 @@ impl Gpu {
     /// Its instances.
     pub fn instances(&self) -> &[Instance] {
         &self.instances
-    }
-
-    /// Returns whether the holder may get an instance of it.
-    pub fn is_open_to(&self, holder: usize) -> bool {
-        self.reserved_for.is_none_or(|reserved| reserved == holder)
     }
 
     /// Returns whether an idle instance exists at this place.

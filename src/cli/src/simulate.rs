@@ -17,7 +17,7 @@ use strum::VariantArray;
 use super::output::render;
 use super::style::Style;
 use super::text::{self, Cell};
-use super::{CliError, Exit, Report, input};
+use super::{CliError, Report, input};
 use crate::settings::simulate::SimulateSettings;
 use crate::settings::{Colors, Input};
 
@@ -66,7 +66,7 @@ pub(super) fn simulate(
     let names = report.items.iter().map(|item| item.trace.as_str());
     let table = || tables(&report, settings, colors);
     let output = render(settings.output.format, &report, names, table)?;
-    Ok(Report { output, notes: String::new(), exit: Exit::Done })
+    Ok(Report { output, ..Report::default() })
 }
 
 /// The models of the MIG-capable GPUs whose profiles are known.

@@ -57,7 +57,7 @@ fn prices() -> PriceBook {
     book
 }
 
-/// What the aggregator returns for a month.
+/// Usage that the aggregator returns for a month.
 fn document(entries: &[Entry], by: &[Dimension], month: Date, team: Option<&str>) -> CostReport {
     let until = month.last_of_month().tomorrow().unwrap();
     let query = UsageQuery {

@@ -95,8 +95,6 @@ struct Simulation<'a> {
     ends: BinaryHeap<Reverse<End>>,
     /// Waiting jobs from the oldest to the newest.
     waiting: Vec<usize>,
-    /// Job that a device is reserved for.
-    reserved_for: Option<usize>,
     now: Duration,
     slices: u32,
     used: u32,
@@ -113,7 +111,6 @@ pub fn run(fleet: Fleet, jobs: &[Job], options: Options) -> Outcome {
         options,
         ends: BinaryHeap::new(),
         waiting: Vec::new(),
-        reserved_for: None,
         now: Duration::ZERO,
         used: 0,
         outcome: Outcome::default(),
@@ -172,7 +169,7 @@ impl Simulation<'_> {
         let mut full: BTreeSet<&ProfileName> = BTreeSet::new();
         for number in std::mem::take(&mut self.waiting) {
             let Some(job) = jobs.get(number) else { continue };
-            let has_reservation = self.reserved_for == Some(number);
+            let has_reservation = self.fleet.reserved_for() == Some(number);
             if (full.contains(&job.profile) && !has_reservation) || !self.place(number) {
                 full.insert(&job.profile);
                 self.waiting.push(number);
@@ -188,14 +185,10 @@ impl Simulation<'_> {
         let Discipline::Queue { reserve_after: Some(after) } = self.options.discipline else {
             return;
         };
-        let Some(oldest) = self.waiting.first().copied().filter(|_| self.reserved_for.is_none())
-        else {
-            return;
-        };
+        let Some(oldest) = self.waiting.first().copied() else { return };
         let Some(job) = self.jobs.get(oldest) else { return };
-        let is_due = self.now.saturating_sub(job.arrival) >= after;
-        if is_due && self.fleet.reserve(&job.profile, oldest) {
-            self.reserved_for = Some(oldest);
+        if self.now.saturating_sub(job.arrival) >= after {
+            self.fleet.reserve(&job.profile, oldest);
         }
     }
 
@@ -236,10 +229,6 @@ impl Simulation<'_> {
         let time = self.now.saturating_add(job.duration);
         self.ends.push(Reverse(End { time, job: number, gpu }));
         self.used = self.used.saturating_add(self.slices_of(number));
-        if self.reserved_for == Some(number) {
-            self.fleet.cancel_reservations(number);
-            self.reserved_for = None;
-        }
         self.count_operations(number, operations.created.saturating_add(operations.destroyed));
         if self.is_measured(number) {
             self.outcome.accepted = self.outcome.accepted.saturating_add(1);

@@ -60,14 +60,17 @@ fn reserved_device_is_open_to_its_request_only() {
     let one = place(&fleet, 19, 0, 1);
     fleet.allocate(0, one, 1).unwrap();
     let whole: ProfileName = "7g.80gb".parse().unwrap();
-    assert!(fleet.reserve(&whole, 7));
+    fleet.reserve(&whole, 7);
+    assert_eq!(fleet.reserved_for(), Some(7));
     let small: ProfileName = "1g.10gb".parse().unwrap();
     let gpus = |holder| -> Vec<usize> {
         candidates(&fleet, &small, holder).map(|candidate| candidate.gpu).collect()
     };
     // The second device has the fewest slices in use.
     assert_eq!((gpus(2), gpus(7).contains(&1)), (vec![0; 6], true));
-    fleet.cancel_reservations(7);
+    let two = place(&fleet, 19, 1, 1);
+    fleet.allocate(0, two, 7).unwrap();
+    assert_eq!(fleet.reserved_for(), None);
     assert!(candidates(&fleet, &small, 2).any(|candidate| candidate.gpu == 1));
 }
 
