@@ -1,6 +1,8 @@
 //! Devices with their instances, and the changes of them.
 
 use std::cmp::Reverse;
+use std::ops::Range;
+use std::sync::Arc;
 
 use octavo_model::profile::ProfileName;
 
@@ -9,7 +11,7 @@ use crate::geometry::{Geometry, Place, SetId};
 /// Devices in MIG mode, whose idle instances can be replaced.
 #[derive(Debug, Clone, Default)]
 pub struct Fleet {
-    geometries: Vec<Geometry>,
+    geometries: Arc<Vec<Geometry>>,
     gpus: Vec<Gpu>,
     reservation: Option<Reservation>,
 }
@@ -34,8 +36,17 @@ pub struct Gpu {
 pub struct Instance {
     /// Profile and placement.
     pub place: Place,
-    /// The request that it is allocated to; `None` if it is idle.
-    pub holder: Option<usize>,
+    /// Its user; `None` if it is idle.
+    pub user: Option<User>,
+}
+
+/// User of an instance.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum User {
+    /// A workload that already has the instance.
+    Workload,
+    /// The request with this number.
+    Request(usize),
 }
 
 /// Created and destroyed instances.
@@ -50,13 +61,44 @@ pub struct Operations {
 impl Fleet {
     /// Adds devices of one model without instances.
     pub fn add(&mut self, geometry: Geometry, count: usize) {
-        let known = self.geometries.iter().position(|known| *known == geometry);
-        let geometry = known.unwrap_or_else(|| {
-            self.geometries.push(geometry);
-            self.geometries.len().saturating_sub(1)
-        });
+        let geometry = self.add_geometry(geometry);
         let gpu = Gpu { geometry, in_use: Geometry::EMPTY, instances: Vec::new() };
         self.gpus.extend(std::iter::repeat_n(gpu, count));
+    }
+
+    /// Adds a model, and returns its index.
+    pub fn add_geometry(&mut self, geometry: Geometry) -> usize {
+        let known = self.geometries.iter().position(|known| *known == geometry);
+        known.unwrap_or_else(|| {
+            let geometries = Arc::make_mut(&mut self.geometries);
+            geometries.push(geometry);
+            geometries.len().saturating_sub(1)
+        })
+    }
+
+    /// Adds a device of a model with these instances. Returns false, and changes nothing, if they do not fit together.
+    pub fn add_gpu(&mut self, geometry: usize, instances: Vec<Instance>) -> bool {
+        let Some(model) = self.geometries.get(geometry) else { return false };
+        let mut gpu = Gpu { geometry, in_use: Geometry::EMPTY, instances };
+        let in_use = model.set_of(gpu.places_in_use());
+        let fits = model.set_of(gpu.instances.iter().map(|one| &one.place)).is_some();
+        let Some(in_use) = in_use.filter(|_| fits) else { return false };
+        gpu.in_use = in_use;
+        self.gpus.push(gpu);
+        true
+    }
+
+    /// These devices alone, with the same models. A reservation of another device has no effect on them.
+    #[must_use]
+    pub fn part(&self, gpus: Range<usize>) -> Self {
+        let reservation = self.reservation.filter(|one| gpus.contains(&one.gpu));
+        let reservation =
+            reservation.map(|one| Reservation { gpu: one.gpu.saturating_sub(gpus.start), ..one });
+        Self {
+            geometries: Arc::clone(&self.geometries),
+            gpus: self.gpus.get(gpus).unwrap_or_default().to_vec(),
+            reservation,
+        }
     }
 
     /// The models of the devices.
@@ -67,6 +109,12 @@ impl Fleet {
     /// The devices.
     pub fn gpus(&self) -> &[Gpu] {
         &self.gpus
+    }
+
+    /// The same devices without a reservation.
+    #[must_use]
+    pub fn without_reservation(self) -> Self {
+        Self { reservation: None, ..self }
     }
 
     /// GPU slices of all devices.
@@ -96,9 +144,9 @@ impl Fleet {
         let replaced = gpu.replaced(geometry, place);
         let exists = gpu.has_idle(place);
         gpu.instances.retain(|one| {
-            one.holder.is_some() || (one.place != place && !replaced.contains(&one.place))
+            one.user.is_some() || (one.place != place && !replaced.contains(&one.place))
         });
-        gpu.instances.push(Instance { place, holder: Some(holder) });
+        gpu.instances.push(Instance { place, user: Some(User::Request(holder)) });
         gpu.in_use = in_use;
         self.reservation = self.reservation.filter(|reservation| reservation.holder != holder);
         let destroyed = u32::try_from(replaced.len()).unwrap_or(u32::MAX);
@@ -108,8 +156,8 @@ impl Fleet {
     /// Releases the instances of a holder. They become idle.
     pub fn release(&mut self, gpu: usize, holder: usize) {
         let Some(gpu) = self.gpus.get_mut(gpu) else { return };
-        for one in gpu.instances.iter_mut().filter(|one| one.holder == Some(holder)) {
-            one.holder = None;
+        for one in gpu.instances.iter_mut().filter(|one| one.user == Some(User::Request(holder))) {
+            one.user = None;
         }
         if let Some(geometry) = self.geometries.get(gpu.geometry) {
             // A part of a set that fits also fits.
@@ -121,23 +169,35 @@ impl Fleet {
     pub fn destroy_idle(&mut self, gpu: usize) -> u32 {
         let Some(gpu) = self.gpus.get_mut(gpu) else { return 0 };
         let before = gpu.instances.len();
-        gpu.instances.retain(|one| one.holder.is_some());
+        gpu.instances.retain(|one| one.user.is_some());
         u32::try_from(before.saturating_sub(gpu.instances.len())).unwrap_or(u32::MAX)
     }
 
     /// Reserves the device with the fewest slices in use that supports the profile, so that other requests no longer get instances of it.
     /// Changes nothing if a device is reserved already.
     pub fn reserve(&mut self, profile: &ProfileName, holder: usize) {
+        self.reserve_one_of(profile, holder, |_| true);
+    }
+
+    /// Like [`Self::reserve`], but only a device for which `is_possible` is true. Returns its index.
+    pub fn reserve_one_of(
+        &mut self,
+        profile: &ProfileName,
+        holder: usize,
+        is_possible: impl Fn(usize) -> bool,
+    ) -> Option<usize> {
         if self.reservation.is_some() {
-            return;
+            return None;
         }
-        let supporting = self.gpus.iter().enumerate().filter_map(|(index, gpu)| {
+        let gpus = self.gpus.iter().enumerate().filter(|(index, _)| is_possible(*index));
+        let supporting = gpus.filter_map(|(index, gpu)| {
             let geometry = self.geometries.get(gpu.geometry)?;
             geometry.find(profile)?;
             Some((index, geometry.free_slices(gpu.in_use)))
         });
         let emptiest = supporting.min_by_key(|(_, free)| Reverse(*free));
         self.reservation = emptiest.map(|(gpu, _)| Reservation { gpu, holder });
+        self.reservation.map(|reservation| reservation.gpu)
     }
 
     /// The holder that a device is reserved for.
@@ -169,12 +229,12 @@ impl Gpu {
 
     /// Returns whether an idle instance exists at this place.
     pub fn has_idle(&self, place: Place) -> bool {
-        self.instances.iter().any(|one| one.holder.is_none() && one.place == place)
+        self.instances.iter().any(|one| one.user.is_none() && one.place == place)
     }
 
     /// Idle instances that must be destroyed for an instance at this place.
     pub fn replaced(&self, geometry: &Geometry, place: Place) -> Vec<Place> {
-        let idle = self.instances.iter().filter(|one| one.holder.is_none() && one.place != place);
+        let idle = self.instances.iter().filter(|one| one.user.is_none() && one.place != place);
         let mut retained: Vec<Place> = self.places_in_use().copied().chain([place]).collect();
         let mut replaced = Vec::new();
         for one in idle {
@@ -189,6 +249,6 @@ impl Gpu {
     }
 
     fn places_in_use(&self) -> impl Iterator<Item = &Place> {
-        self.instances.iter().filter(|one| one.holder.is_some()).map(|one| &one.place)
+        self.instances.iter().filter(|one| one.user.is_some()).map(|one| &one.place)
     }
 }

@@ -5,7 +5,7 @@ use octavo_model::profile::ProfileName;
 use proptest::prelude::*;
 
 use crate::choice::{Fragmentation, candidates};
-use crate::fleet::{Fleet, Operations};
+use crate::fleet::{Fleet, Operations, User};
 use crate::geometry::{Geometry, Place};
 use octavo_model::examples::h100;
 
@@ -120,7 +120,7 @@ proptest! {
             }
             for (gpu, holder, place) in &held {
                 let instances = fleet.gpus()[*gpu].instances();
-                prop_assert!(instances.iter().any(|one| one.place == *place && one.holder == Some(*holder)));
+                prop_assert!(instances.iter().any(|one| one.place == *place && one.user == Some(User::Request(*holder))));
             }
             let existing: usize = fleet.gpus().iter().map(|gpu| gpu.instances().len()).sum();
             prop_assert_eq!(i64::try_from(existing).unwrap(), expected);

@@ -138,6 +138,8 @@ pub struct ClusterPod {
     pub phase: Phase,
     /// Requirements on a node.
     pub requirements: PodRequirements,
+    /// Creation time in seconds since 1970, if it requests devices.
+    pub created_at: Option<i64>,
     /// Start time that the kubelet reported, in seconds since 1970. It comes from the API server, so all observers
     /// agree.
     pub started_at: Option<i64>,

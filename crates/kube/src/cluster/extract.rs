@@ -102,6 +102,8 @@ pub(super) fn pod(pod: object::Pod) -> Extracted<ClusterPod> {
         (_, None) if is_gated => Phase::Gated,
         (_, None) => Phase::Pending,
     };
+    let created = metadata.creation_timestamp.as_deref().filter(|_| has_devices);
+    let created = created.and_then(parse_timestamp);
     let began = status.start_time.as_deref().and_then(parse_timestamp);
     let since =
         status.start_time.or_else(|| metadata.creation_timestamp.filter(|_| node.is_some()));
@@ -123,6 +125,7 @@ pub(super) fn pod(pod: object::Pod) -> Extracted<ClusterPod> {
         node,
         phase,
         requirements,
+        created_at: created,
         started_at: began,
         until: ends.flatten(),
         owner,
