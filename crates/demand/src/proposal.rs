@@ -33,6 +33,11 @@ const MAX_ALTERNATIVES: usize = 2;
 /// Prefix of resources of MIG instances.
 const MIG_RESOURCE: &str = "nvidia.com/mig-";
 
+/// Returns whether any pod waits for MIG instances.
+pub fn has_requests(snapshot: &ClusterSnapshot) -> bool {
+    snapshot.pods.values().any(|pod| Request::new(pod, 0).is_some())
+}
+
 /// Proposes instances for the pending pods of the cluster. `now` is in seconds since 1970.
 ///
 /// The pods that have waited longest are planned first, each with the instances of all pods before it. Instances in use are never
@@ -53,6 +58,7 @@ pub fn propose(snapshot: &ClusterSnapshot, nodes: &[ObservedNode], now: i64) -> 
         api_version: API_VERSION.to_owned(),
         kind: "DemandReport".to_owned(),
         as_of: String::new(),
+        stale: false,
         items,
         omitted_pods,
         recent_pods,

@@ -18,8 +18,10 @@ pub struct DemandReport {
     pub api_version: String,
     /// `DemandReport`.
     pub kind: String,
-    /// Time of the observed state.
+    /// Time of the proposals.
     pub as_of: String,
+    /// True if the pods were last read more than a minute ago.
+    pub stale: bool,
     /// Pods, those that have waited longest first.
     pub items: Vec<PodProposal>,
     /// Number of pods that are not planned, because older ones reach the limit.

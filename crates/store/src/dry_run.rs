@@ -121,6 +121,13 @@ pub fn layout_names(layouts: &LayoutFileSnapshot, nodes: &[Arc<Node>]) -> Availa
     AvailableLayouts { made: made.into_iter().collect(), ..all }
 }
 
+/// Known holders of the devices in a node's status, and whether these are all: the agent reports the usage by pod completely.
+pub(super) fn observed_holders(status: &NodeStatus) -> (Vec<Holder>, bool) {
+    let Some(usage) = &status.usage else { return (Vec::new(), false) };
+    let (holders, unknown) = holders(&status.inventory, usage);
+    (holders, unknown.is_none())
+}
+
 /// Inventory in which the users of the devices that pods can be allocated by UUID are unknown for this reason.
 fn with_unknown_users(inventory: &Inventory, reason: &str) -> Inventory {
     let mut marked = inventory.clone();

@@ -10,6 +10,7 @@
 pub mod availability;
 pub mod clock;
 pub mod cluster_nodes;
+pub mod demand;
 pub mod dry_run;
 pub mod estimate_engine;
 pub mod estimates;

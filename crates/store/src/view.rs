@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use octavo_demand::DemandReport;
 use octavo_files::config_files::budgets::BudgetFile;
 use octavo_files::config_files::prices::{PriceFile, PriceFileSnapshot};
 use octavo_files::config_files::{LayoutFile, LayoutFileSnapshot};
@@ -17,6 +18,7 @@ use tokio::time::sleep;
 
 use super::clock::{Clock, Moment};
 use super::cluster_nodes::ClusterNodes;
+use super::demand::{DemandError, DemandPlanner};
 use super::estimate_engine::EstimateEngine;
 use super::fleet::{Fleet, TypeTotals};
 use super::history::SharedHistory;
@@ -42,6 +44,7 @@ pub struct FleetView {
     history: SharedHistory,
     types: Arc<Mutex<Option<CachedTypes>>>,
     cluster: Option<ClusterNodes>,
+    demand: Option<DemandPlanner>,
     policies: Option<PolicyView>,
     ledger: Option<LedgerReader>,
     budgets: Option<Arc<BudgetFile>>,
@@ -80,6 +83,7 @@ impl FleetView {
             history: SharedHistory::default(),
             types: Arc::default(),
             cluster: None,
+            demand: None,
             policies: None,
             ledger: None,
             budgets: None,
@@ -195,10 +199,21 @@ impl FleetView {
         Self { startup: Some(startup), ..self }
     }
 
-    /// Adds the cluster's nodes without an agent to the listed nodes.
+    /// Adds the cluster's nodes without an agent to the listed nodes, and plans instances for its pending pods.
     #[must_use]
     pub fn with_cluster(self, watched: Option<watch::Receiver<Arc<WatchedCluster>>>) -> Self {
-        Self { cluster: watched.map(ClusterNodes::new), ..self }
+        let demand = watched.clone().map(DemandPlanner::new);
+        Self { cluster: watched.map(ClusterNodes::new), demand, ..self }
+    }
+
+    /// Proposed instances for the pending pods of the cluster.
+    ///
+    /// # Errors
+    ///
+    /// Fails if no cluster is watched, or if it was not read yet.
+    pub async fn demand(&self) -> Result<Arc<DemandReport>, DemandError> {
+        let planner = self.demand.as_ref().ok_or(DemandError::NoCluster)?;
+        planner.report(self.fleet(), self.clock).await
     }
 
     /// Progress of the start; `None` once it is over.

@@ -12,6 +12,7 @@ mod budgets;
 mod changes;
 mod cost;
 mod creation;
+mod demand;
 mod estimates;
 mod events;
 mod focus;
@@ -111,6 +112,7 @@ pub fn router(context: ApiContext) -> Router {
         .routes(routes!(slo::meet))
         .routes(routes!(usage::usage))
         .routes(routes!(availability::availability))
+        .routes(routes!(demand::demand))
         .routes(routes!(profiles::hardware_profiles))
         .routes(routes!(profiles::profiles, creation::create))
         .routes(routes!(profiles::profile))

@@ -1,0 +1,103 @@
+//! Proposals for the pending pods of the watched cluster, planned on request.
+//!
+//! Planning decodes the reports of all agents if a pod waits, so it runs on a blocking thread, one at a time. Concurrent requests receive
+//! the previous report or, if that one is too old, wait.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use octavo_demand::{DemandReport, ObservedNode, has_requests, propose};
+use octavo_fleet::cluster::ClusterSnapshot;
+use octavo_kube::cluster::WatchedCluster;
+use thiserror::Error;
+use tokio::sync::watch;
+
+use super::clock::{Clock, Moment};
+use super::cluster_nodes::STALE_AFTER;
+use super::dry_run::observed_holders;
+use super::fleet::{Fleet, Node};
+use super::stale_while_revalidate::{Cached, Freshness, StaleWhileRevalidate};
+
+/// Minimum interval between two plans; requests within it receive the previous report.
+const PAUSE: Duration = Duration::from_secs(2);
+/// Maximum age of a report that is returned while a new one is planned.
+const MEANWHILE: Duration = Duration::from_secs(10);
+
+/// Reason why there are no proposals.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum DemandError {
+    /// No cluster is watched.
+    #[error(
+        "pending pods are unknown; start the aggregator with --follow-cluster (chart: aggregator.followCluster)"
+    )]
+    NoCluster,
+    /// The cluster was not read yet.
+    #[error("the nodes and pods of the cluster are not known yet")]
+    NotRead,
+    /// Planning failed.
+    #[error("the proposals could not be calculated because of an internal error; retry")]
+    Internal,
+}
+
+/// Plans instances for pending pods. Cheap to clone.
+#[derive(Debug, Clone)]
+pub(super) struct DemandPlanner {
+    cluster: watch::Receiver<Arc<WatchedCluster>>,
+    cache: StaleWhileRevalidate<Arc<DemandReport>>,
+}
+
+impl DemandPlanner {
+    pub(super) fn new(cluster: watch::Receiver<Arc<WatchedCluster>>) -> Self {
+        Self { cluster, cache: StaleWhileRevalidate::default() }
+    }
+
+    /// Returns the proposals for the current state or a recent one.
+    pub(super) async fn report(
+        &self,
+        fleet: Fleet,
+        clock: Clock,
+    ) -> Result<Arc<DemandReport>, DemandError> {
+        let watched = Arc::clone(&self.cluster.borrow());
+        let current_at = watched.current_at.ok_or(DemandError::NotRead)?;
+        let plan = move |(): &mut (), _previous| {
+            let now = clock.now();
+            let snapshot = &watched.snapshot;
+            // Without demand, no report needs to be decoded.
+            let nodes = has_requests(snapshot).then(|| observed_nodes(&fleet, snapshot, now));
+            let wall_clock = clock.wall(now);
+            let nodes = nodes.unwrap_or_default();
+            let report = propose(snapshot, &nodes, wall_clock.as_second());
+            let stale = current_at.elapsed() > STALE_AFTER;
+            Arc::new(DemandReport { as_of: wall_clock.to_string(), stale, ..report })
+        };
+        self.cache.current(freshness, plan).await.map_err(|_panicked| DemandError::Internal)
+    }
+}
+
+fn freshness(last: &Cached<Arc<DemandReport>>) -> Freshness {
+    match last.done.elapsed() {
+        age if age < PAUSE => Freshness::Fresh,
+        age if age < MEANWHILE => Freshness::Stale,
+        _ => Freshness::Expired,
+    }
+}
+
+/// The nodes of the cluster whose agents report them.
+fn observed_nodes(fleet: &Fleet, snapshot: &ClusterSnapshot, now: Moment) -> Vec<ObservedNode> {
+    let nodes = fleet.nodes.iter().filter(|node| node.has_agent());
+    let nodes = nodes.filter(|node| snapshot.nodes.contains_key(node.name.as_str()));
+    nodes.filter_map(|node| observed_node(node, now)).collect()
+}
+
+fn observed_node(node: &Node, now: Moment) -> Option<ObservedNode> {
+    // The store decoded the parts before it accepted them.
+    let status = node.status().ok()?;
+    let (holders, is_complete) = observed_holders(&status);
+    Some(ObservedNode {
+        name: node.name.to_string(),
+        inventory: status.inventory,
+        holders,
+        sharing: status.sharing,
+        is_reliable: is_complete && !node.freshness.is_stale(now),
+    })
+}

@@ -1,0 +1,42 @@
+//! Proposals for pending pods. Requests do not change anything.
+
+use axum::Json;
+use axum::extract::State;
+use octavo_demand::DemandReport;
+use octavo_fleet::problem::Problem;
+use octavo_store::demand::DemandError;
+
+use super::Api;
+use super::nodes::QueryPairs;
+use super::problem::{ApiError, ProblemKind};
+
+/// Proposed MIG instances for the pending pods of the cluster
+///
+/// Each pod has the idle instances to create or replace on the best node, the next best nodes, and the obstacles on all others. Instances in
+/// use are never destroyed. The proposals are not applied.
+#[utoipa::path(
+    get,
+    path = "/api/v1/demand",
+    tag = "fleet",
+    responses(
+        (status = 200, description = "Proposals, those for the oldest pods first", body = DemandReport),
+        (status = 400, description = "Unknown parameter; this path has none", body = Problem, content_type = "application/problem+json"),
+        (status = 500, description = "The proposals could not be calculated", body = Problem, content_type = "application/problem+json"),
+        (status = 503, description = "The pods of the cluster are unknown", body = Problem, content_type = "application/problem+json")
+    )
+)]
+pub(super) async fn demand(
+    State(api): State<Api>,
+    pairs: QueryPairs,
+) -> Result<Json<DemandReport>, ApiError> {
+    pairs.expect_empty()?;
+    let report = api.view.demand().await;
+    let report = report.map_err(|error| {
+        let kind = match error {
+            DemandError::NoCluster | DemandError::NotRead => ProblemKind::NoCluster,
+            DemandError::Internal => ProblemKind::Internal,
+        };
+        ApiError::new(kind, error.to_string())
+    })?;
+    Ok(Json(DemandReport::clone(&report)))
+}
