@@ -2,6 +2,7 @@
 
 mod allocation;
 mod geometry;
+mod proposal;
 mod simulation;
 
 use octavo_model::examples::h100;
