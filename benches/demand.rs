@@ -17,9 +17,15 @@ use octavo_demand::simulation::{
     Comparison, Discipline, Job, Load, Mix, Options, Strategy, compare, parse_trace,
     random_profiles, run,
 };
-use octavo_demand::{Fleet, Fragmentation, Geometry, candidates};
-use octavo_model::examples::h100;
+use octavo_demand::{Fleet, Fragmentation, Geometry, ObservedNode, Outcome, candidates, propose};
+use octavo_fleet::cluster::{
+    Amounts, ClusterNode, ClusterPod, ClusterSnapshot, PodKey, PodRequirements, Readiness,
+};
+use octavo_model::examples::{compute_instance, gpu, h100, process};
+use octavo_model::id::PciAddress;
+use octavo_model::inventory::{Device, GpuInstance, Inventory, Mig};
 use octavo_model::profile::ProfileName;
+use octavo_model::resource::ResourceName;
 use strum::VariantArray;
 
 const RUNS: u64 = 5;
@@ -39,6 +45,7 @@ fn main() {
     queue();
     speed();
     decisions();
+    proposals();
 }
 
 fn mixes() {
@@ -225,6 +232,89 @@ fn decisions() {
             100.0 * fill,
             millis(times[500]),
             millis(times[990])
+        );
+    }
+}
+
+/// A device with random instances, a quarter of them idle.
+fn random_device(geometry: &Geometry, number: u8, fill: f64, rng: &mut Rng) -> Device {
+    let mut device = gpu();
+    device.index = Some(u32::from(number));
+    device.pci = PciAddress::new(0, number, 0, 0).unwrap();
+    let (mut state, mut set) = (h100(), Geometry::EMPTY);
+    while f64::from(geometry.free_slices(set)) > 7.0 * (1.0 - fill) {
+        let Some(addition) = rng.choice(geometry.additions(set)) else { break };
+        let id = u32::try_from(state.gpu_instances.len()).unwrap();
+        state.gpu_instances.push(GpuInstance {
+            id,
+            profile_id: geometry.profiles()[addition.place.profile].id,
+            placement: addition.place.placement,
+            compute_instances: vec![compute_instance(0)],
+        });
+        if rng.u8(..4) > 0 {
+            device.processes.push(process(id, Some(id), Some(0)));
+        }
+        set = addition.to;
+    }
+    device.mig = Mig::Capable(state);
+    device
+}
+
+/// Time to plan all pending pods of a cluster.
+fn proposals() {
+    println!(
+        "\nProposals for 256 pending pods, 1,000 nodes with 8 GPUs, in milliseconds:\n\n| slices with instances | median | maximum | placed pods |\n|---|---|---|---|"
+    );
+    let geometry = Geometry::new(&h100(), |_| true).unwrap();
+    for fill in [0.5, 0.9, 1.0] {
+        let mut rng = Rng::with_seed(1);
+        let nodes: Vec<ObservedNode> = (0..1_000)
+            .map(|number| {
+                let devices =
+                    (0..8).map(|number| random_device(&geometry, number, fill, &mut rng)).collect();
+                ObservedNode {
+                    name: format!("gpu-{number:04}"),
+                    inventory: Inventory { devices, ..Inventory::default() },
+                    holders: Vec::new(),
+                    sharing: None,
+                    is_reliable: true,
+                }
+            })
+            .collect();
+        let cluster = nodes.iter().map(|node| ClusterNode {
+            name: node.name.clone(),
+            readiness: Readiness::Ready,
+            allocatable: Amounts::default().with("pods", 100),
+            ..ClusterNode::default()
+        });
+        let pods = (0..256).map(|number| {
+            let profile = rng.choice(geometry.profiles()).unwrap();
+            let resource = ResourceName::mig(&profile.name);
+            let amounts = Amounts::default().with(resource.as_str(), 1);
+            ClusterPod {
+                key: PodKey { namespace: "team".to_owned(), name: format!("pod-{number}") },
+                requirements: PodRequirements { amounts, ..PodRequirements::default() },
+                ..ClusterPod::default()
+            }
+        });
+        let snapshot = ClusterSnapshot::new(cluster, pods);
+        let mut placed = 0;
+        let mut times: Vec<Duration> = (0..10)
+            .map(|_| {
+                let start = Instant::now();
+                let report = propose(&snapshot, &nodes, 0);
+                let items = report.items.iter();
+                placed = items.filter(|item| item.outcome != Outcome::Blocked).count();
+                start.elapsed()
+            })
+            .collect();
+        times.sort_unstable();
+        let millis = |time: Duration| time.as_secs_f64() * 1_000.0;
+        println!(
+            "| {:.0} % | {:.0} | {:.0} | {placed} |",
+            100.0 * fill,
+            millis(times[5]),
+            millis(times[9])
         );
     }
 }

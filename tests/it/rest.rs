@@ -2,6 +2,7 @@
 
 mod availability;
 mod cost;
+mod demand;
 mod estimates;
 mod events;
 pub(crate) mod fleet;

@@ -87,7 +87,12 @@ struct Planning<'a> {
     pods_by_gpu: BTreeMap<usize, usize>,
     /// Instances that were created and destroyed, by device.
     changes: BTreeMap<usize, Operations>,
+    /// Results for the instances of a pod on a node, which most pods have in common.
+    known: BTreeMap<Vec<&'a str>, KnownChoices>,
 }
+
+/// Results by position of the node.
+type KnownChoices = BTreeMap<usize, Result<Choice, Obstacle>>;
 
 /// A node and its devices in MIG mode.
 #[derive(Debug)]
@@ -100,7 +105,7 @@ struct PlannedNode<'a> {
 }
 
 /// The best instances on a node.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Choice {
     node: usize,
     score: Score,
@@ -108,7 +113,7 @@ struct Choice {
     places: Vec<ChosenPlace>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct ChosenPlace {
     gpu: usize,
     place: Place,
@@ -145,60 +150,80 @@ impl<'a> Planning<'a> {
             planned.push(PlannedNode { observed, cluster, first, devices });
         }
         let fragmentation = Fragmentation::new(&fleet);
-        let (pods_by_gpu, changes) = (BTreeMap::new(), BTreeMap::new());
-        Self { nodes: planned, fleet, fragmentation, held, pods_by_gpu, changes }
+        Self {
+            nodes: planned,
+            fleet,
+            fragmentation,
+            held,
+            pods_by_gpu: BTreeMap::new(),
+            changes: BTreeMap::new(),
+            known: BTreeMap::new(),
+        }
     }
 
     /// Plans one pod, and allocates its instances in the planned fleet.
     fn plan(&mut self, number: usize, request: &Request<'a>) -> PodProposal {
+        let mut known = self.known.remove(&request.instances).unwrap_or_default();
         let mut choices = Vec::new();
         let mut obstacles: BTreeMap<Obstacle, Vec<usize>> = BTreeMap::new();
         for (index, node) in self.nodes.iter().enumerate() {
-            match self.choose(index, node, number, request) {
-                Ok(choice) => choices.push(choice),
+            let choice = match self.obstacle(node, request) {
+                Some(obstacle) => Err(obstacle),
+                None => {
+                    let choice = known.entry(index);
+                    let choice = choice.or_insert_with(|| self.choose(index, number, request));
+                    choice.as_ref().map_err(|obstacle| *obstacle)
+                }
+            };
+            match choice {
+                Ok(choice) => choices.push((choice.score, index)),
                 Err(obstacle) => obstacles.entry(obstacle).or_default().push(index),
             }
         }
-        choices.sort_by_key(|choice| (choice.score, choice.node));
+        choices.sort_unstable();
+        let choices = choices.iter().take(MAX_ALTERNATIVES.saturating_add(1));
+        let choices = choices.filter_map(|(_, index)| known.get(index)?.as_ref().ok().cloned());
+        let mut choices = choices.collect::<Vec<Choice>>().into_iter();
+        self.known.insert(request.instances.clone(), known);
         let occupied = obstacles.get(&Obstacle::Occupied).cloned().unwrap_or_default();
         let obstacles = self.explain(obstacles);
-        let mut choices = choices.into_iter();
         let Some(best) = choices.next() else {
             let reserved = self.reserve(number, request, &occupied);
             return self.blocked(request, obstacles, reserved);
         };
-        let alternatives = choices.take(MAX_ALTERNATIVES);
-        let alternatives = alternatives.map(|other| self.alternative(&best, &other)).collect();
+        let alternatives = choices.map(|other| self.alternative(&best, &other)).collect();
         let proposal = self.proposal(request, &best);
         self.accept(number, request, &best);
         PodProposal { alternatives, obstacles, ..proposal }
     }
 
-    /// The best instances for a pod on a node, or why it gets none.
+    /// Why a pod gets no instances on a node, whatever instances the node has.
+    fn obstacle(&self, node: &PlannedNode<'_>, request: &Request<'_>) -> Option<Obstacle> {
+        let requirements = &request.pod.requirements;
+        let held = self.held.get(node.cluster.name.as_str());
+        scheduling_obstacle(requirements, node.cluster)
+            .or((!node.observed.is_reliable).then_some(Obstacle::Unknown))
+            .or_else(|| {
+                let has_room = has_other_resources(requirements, node.cluster, held);
+                (!has_room).then_some(Obstacle::OtherResources)
+            })
+    }
+
+    /// The best instances for a pod on a node, or why it gets none. The result holds until the instances of the node or a reservation
+    /// change.
     fn choose(
         &self,
         index: usize,
-        node: &PlannedNode<'_>,
         number: usize,
         request: &Request<'_>,
     ) -> Result<Choice, Obstacle> {
-        let requirements = &request.pod.requirements;
-        if let Some(obstacle) = scheduling_obstacle(requirements, node.cluster) {
-            return Err(obstacle);
-        }
-        if !node.observed.is_reliable {
-            return Err(Obstacle::Unknown);
-        }
+        let node = self.nodes.get(index).ok_or(Obstacle::Unknown)?;
         let gpus = node.gpus();
         if !request.instances.iter().all(|resource| self.has_profile(gpus.clone(), resource)) {
             return Err(Obstacle::NoProfile);
         }
         if !request.instances.iter().all(|resource| node.observed.offers(resource)) {
             return Err(Obstacle::NotOffered);
-        }
-        let held = self.held.get(node.cluster.name.as_str());
-        if !has_other_resources(requirements, node.cluster, held) {
-            return Err(Obstacle::OtherResources);
         }
         let place_all = |fleet: Fleet| place_all(fleet, &self.fragmentation, number, request);
         match place_all(self.fleet.part(gpus.clone())) {
@@ -235,6 +260,9 @@ impl<'a> Planning<'a> {
             let pods = self.pods_by_gpu.entry(gpu).or_default();
             *pods = pods.saturating_add(1);
         }
+        for known in self.known.values_mut() {
+            known.remove(&choice.node);
+        }
         if let Some(node) = self.nodes.get(choice.node) {
             let held = self.held.entry(node.cluster.name.as_str()).or_default();
             held.add(&request.pod.requirements.amounts);
@@ -256,6 +284,7 @@ impl<'a> Planning<'a> {
         let profile = profile_of_any(&self.fleet, resource)?.name.clone();
         let is_possible = |gpu: usize| gpus.iter().any(|range| range.contains(&gpu));
         let gpu = self.fleet.reserve_one_of(&profile, number, is_possible)?;
+        self.known.clear();
         let node = nodes
             .iter()
             .copied()

@@ -161,7 +161,7 @@ pub struct ObstacleCount {
 #[serde(rename_all = "kebab-case")]
 #[strum(serialize_all = "kebab-case")]
 pub enum Obstacle {
-    /// Instances in use leave no room.
+    /// Instances that are in use or proposed for other pods leave no room.
     Occupied,
     /// The room is reserved for a pod that has waited longer.
     Reserved,
@@ -224,7 +224,9 @@ impl Obstacle {
     pub(crate) fn describe(self, nodes: usize) -> String {
         let on = count_noun(nodes, "node", "nodes");
         match self {
-            Self::Occupied => format!("instances in use leave no room on {on}"),
+            Self::Occupied => format!(
+                "instances that are in use or proposed for other pods leave no room on {on}"
+            ),
             Self::Reserved => {
                 format!("the room on {on} is reserved for a pod that has waited longer")
             }

@@ -8,6 +8,7 @@ mod api;
 pub(crate) mod auth;
 mod available;
 mod claims;
+mod demand;
 mod facts;
 mod followed;
 mod generated;

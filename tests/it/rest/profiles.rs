@@ -55,7 +55,7 @@ pub(super) fn followed(nodes: impl IntoIterator<Item = ClusterNode>) -> Arc<Watc
     with_pods(nodes, [])
 }
 
-fn with_pods(
+pub(super) fn with_pods(
     nodes: impl IntoIterator<Item = ClusterNode>,
     pods: impl IntoIterator<Item = ClusterPod>,
 ) -> Arc<WatchedCluster> {

@@ -70,6 +70,8 @@ const QUERIES: &[(&str, &str)] = &[
     ("/api/v1/layouts/all-1g.10gb/plan?sort=size", "/api/v1/layouts/{name}/plan"),
     ("/api/v1/availability", "/api/v1/availability"),
     ("/api/v1/availability?minFree=x", "/api/v1/availability"),
+    ("/api/v1/demand", "/api/v1/demand"),
+    ("/api/v1/demand?x", "/api/v1/demand"),
     ("/api/v1/series?groupBy=device", "/api/v1/series"),
     ("/api/v1/series?metric=load", "/api/v1/series"),
     ("/api/v1/usage?limit=1", "/api/v1/usage"),
@@ -143,7 +145,10 @@ async fn openapi_document_is_valid_and_every_response_conforms() {
     let aggregator = Aggregator::with_profiles(&Machines::read().await, profiles);
     super::usage::give(&aggregator, "gpu-1");
     let document = aggregator.get("/openapi.json").await.json();
-    let cases = answers(&aggregator).await;
+    let mut cases = answers(&aggregator).await;
+    let waiting = super::demand::with_pending_pods(&["1g.10gb", "2g.20gb", "7g.80gb"]).await;
+    let proposals = waiting.get("/api/v1/demand").await.json();
+    cases.push(case("/api/v1/demand", 200, "application/json", &proposals));
     let mut validate = Command::new(&*PYTHON);
     validate.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/rest/validate.py"));
     let input = json!({"document": document, "cases": cases}).to_string();

@@ -42,9 +42,9 @@ impl Planning<'_> {
         let free = count_noun(usize::try_from(free).unwrap_or(usize::MAX), "slice", "slices");
         match largest {
             Some((_, name)) => {
-                format!("{free} not in use; the largest instance that fits is {name}")
+                format!("{free} left; the largest instance that fits is {name}")
             }
-            None => format!("{free} not in use, where no instance fits"),
+            None => format!("{free} left, where no instance fits"),
         }
     }
 

@@ -140,7 +140,7 @@ fn instances_in_use_block_a_request_with_the_room_that_remains() {
     assert_eq!(proposal.outcome, Outcome::Blocked);
     assert_eq!(
         proposal.message,
-        "instances in use leave no room on 1 node (5 slices not in use; the largest instance that fits is 2g.20gb)"
+        "instances that are in use or proposed for other pods leave no room on 1 node (5 slices left; the largest instance that fits is 2g.20gb)"
     );
 }
 
