@@ -7,6 +7,7 @@
 //! observed.rs    the devices of a cluster as a fleet
 //! proposal.rs    changes of idle instances that would place the pending pods of a cluster
 //! report.rs      proposals as a document
+//! text.rs        texts about a document, for terminals and pages
 //! simulation     the same choice under a trace of requests, compared with others
 //! ```
 
@@ -19,6 +20,7 @@ mod report;
 pub mod simulation;
 #[cfg(test)]
 mod tests;
+mod text;
 
 pub use self::choice::{Candidate, Fragmentation, Score, candidates};
 pub use self::fleet::{Fleet, Gpu, Instance, Operations, User};
@@ -29,3 +31,4 @@ pub use self::report::{
     Alternative, DemandReport, DeviceProposal, InstancePlace, Obstacle, ObstacleCount, Outcome,
     PodProposal, ProposedInstance,
 };
+pub use self::text::ONLY_PROPOSALS;

@@ -20,11 +20,11 @@ use crate::observed::{Models, ObservedDevice, ObservedNode};
 use crate::report::{DemandReport, Obstacle, PodProposal};
 
 /// Minimum age of a pod, because the scheduler places most pods within seconds.
-const MIN_AGE_SECONDS: i64 = 10;
+pub(crate) const MIN_AGE_SECONDS: i64 = 10;
 /// Age after which a device is reserved for a pod that no change of idle instances can place.
 const RESERVE_AFTER_SECONDS: i64 = 600;
 /// Maximum number of planned pods, because anyone who may create pods chooses their number.
-const MAX_PODS: usize = 256;
+pub(crate) const MAX_PODS: usize = 256;
 /// Maximum number of instances of a pod. No device and no node has more.
 const MAX_INSTANCES: u64 = 128;
 /// Number of nodes that are listed as alternatives.

@@ -1,0 +1,103 @@
+//! Texts about proposals, shared by the terminal and the web page.
+
+use octavo_model::slices::words::slice_range;
+use octavo_model::text::{count_noun, join};
+
+use crate::proposal::{MAX_PODS, MIN_AGE_SECONDS};
+use crate::report::{DemandReport, InstancePlace, Outcome, PodProposal, ProposedInstance};
+
+/// Statement that the proposals have no effect.
+pub const ONLY_PROPOSALS: &str = "these are proposals: Octavo changes nothing";
+
+impl DemandReport {
+    /// Number of pods by outcome, in the order of the outcomes; without outcomes that no pod has.
+    pub fn outcomes(&self) -> Vec<(Outcome, usize)> {
+        let mut outcomes: Vec<Outcome> = self.items.iter().map(|one| one.outcome).collect();
+        outcomes.sort_unstable();
+        outcomes.chunk_by(Outcome::eq).filter_map(|all| Some((*all.first()?, all.len()))).collect()
+    }
+
+    /// Notes about pods that have no proposal.
+    pub fn notes(&self) -> Vec<String> {
+        let recent = (self.recent_pods > 0).then(|| {
+            format!(
+                "{} not planned yet: younger than {MIN_AGE_SECONDS} s",
+                count_noun(self.recent_pods, "pod is", "pods are")
+            )
+        });
+        let omitted = (self.omitted_pods > 0).then(|| {
+            format!(
+                "{} omitted: only the {MAX_PODS} pods that have waited longest are planned",
+                count_noun(self.omitted_pods, "pod is", "pods are")
+            )
+        });
+        let none = (self.items.is_empty() && recent.is_none())
+            .then(|| "no pending pod requests MIG instances".to_owned());
+        [none, omitted, recent].into_iter().flatten().collect()
+    }
+}
+
+impl Outcome {
+    /// Its meaning, as a clause.
+    pub fn description(self) -> &'static str {
+        match self {
+            Self::Available => "idle instances exist, and the scheduler can place the pod",
+            Self::Create => "the instances can be created in free slices",
+            Self::Replace => "the instances can be created after idle ones are destroyed",
+            Self::Reserve => {
+                "the pod has waited for long; a GPU is reserved for it until enough of its instances are idle"
+            }
+            Self::Blocked => "no change of idle instances helps",
+        }
+    }
+}
+
+impl PodProposal {
+    /// Namespace and name: `team-a/train`.
+    pub fn reference(&self) -> String {
+        format!("{}/{}", self.namespace, self.pod)
+    }
+
+    /// Requested instances: `2 x mig-1g.10gb, mig-3g.40gb`.
+    pub fn requests(&self) -> String {
+        let each = self.resources.iter().map(|(resource, count)| {
+            let name = resource.strip_prefix("nvidia.com/").unwrap_or(resource);
+            if *count == 1 { name.to_owned() } else { format!("{count} x {name}") }
+        });
+        join(each, ", ")
+    }
+
+    /// Growth of the fragmentation in words.
+    pub fn fragmentation_text(&self) -> Option<String> {
+        let growth = self.fragmentation?;
+        let slices = format!("{:.1}", growth.abs());
+        Some(match (slices.as_str(), growth > 0.0) {
+            ("0.0", _) => "unchanged".to_owned(),
+            (_, true) => format!("{slices} more slices are unusable for an average request"),
+            (_, false) => format!("{slices} fewer slices are unusable for an average request"),
+        })
+    }
+}
+
+impl ProposedInstance {
+    /// Proposed action: `use`, `create` or `replace`.
+    pub fn action(&self) -> &'static str {
+        match (self.exists, self.destroys.is_empty()) {
+            (true, _) => "use",
+            (false, true) => "create",
+            (false, false) => "replace",
+        }
+    }
+
+    /// Idle instances that are destroyed: `1g.10gb at slice 4, 1g.10gb at slice 5`.
+    pub fn destroyed(&self) -> String {
+        join(self.destroys.iter().map(InstancePlace::describe), ", ")
+    }
+}
+
+impl InstancePlace {
+    /// Slices of the placement: `slices 4-7`.
+    pub fn slices(&self) -> String {
+        slice_range(self.placement.start, self.placement.size)
+    }
+}
