@@ -1,6 +1,7 @@
 //! Errors of the command line, and their messages.
 
 mod mig_parted;
+mod pod_selection;
 mod policy_change;
 
 use std::error::Error;
@@ -31,6 +32,7 @@ use thiserror::Error;
 use crate::Report;
 
 pub(crate) use self::mig_parted::MigPartedError;
+pub(crate) use self::pod_selection::PodSelectionError;
 pub(crate) use self::policy_change::PolicyChangeError;
 
 /// Reason why a command failed. The message names the action and its object; the cause follows in the chain.
@@ -197,6 +199,9 @@ pub(crate) enum CliError {
     /// The fleet has no node of this name.
     #[error("the fleet has no node {0}")]
     NoSuchNode(String),
+    /// The pod of `octavo demand` was not found.
+    #[error(transparent)]
+    PodSelection(#[from] PodSelectionError),
     /// A file of a support bundle cannot be added.
     #[error(transparent)]
     SupportBundle(#[from] ContentsError),
@@ -299,6 +304,7 @@ impl CliError {
                 Some("specify a directory with free space in TMPDIR")
             }
             Self::NoSuchNode(_) => Some("`octavo nodes -o name` lists the nodes of the fleet"),
+            Self::PodSelection(error) => Some(error.advice()),
             Self::NoNamespace => {
                 Some("specify --namespace; OpenDataHub uses opendatahub or redhat-ods-applications")
             }

@@ -1,10 +1,11 @@
-//! `octavo nodes`, `types`, `availability` and `node`: the aggregator's view of the fleet, as tables or as the
+//! `octavo nodes`, `types`, `availability`, `demand` and `node`: the aggregator's view of the fleet, as tables or as the
 //! original documents.
 //!
 //! ```text
 //! nodes.rs         one row per node
 //! types.rs         one row per type, then the nodes with its devices
 //! availability.rs  availability of each type
+//! demand.rs        proposals for pending pods
 //! node.rs          one node, as `octavo inspect` shows a machine
 //! changes.rs       latest changes of a node
 //! format.rs        common format of states, ages and amounts
@@ -16,6 +17,7 @@ mod availability;
 mod changes;
 #[cfg(test)]
 mod consistency;
+mod demand;
 pub(super) mod format;
 pub(super) mod node;
 pub(super) mod nodes;
@@ -24,6 +26,7 @@ mod types;
 use std::num::NonZeroUsize;
 
 use octavo_client::{Client, RequestPath, segment};
+use octavo_demand::{DemandReport, ONLY_PROPOSALS, PodProposal};
 use octavo_fleet::api::{NodeDetail, NodeList, NodeRow, TypeList, TypeRow};
 use octavo_fleet::availability::AvailabilityList;
 use octavo_fleet::changes::document::ChangeList;
@@ -35,8 +38,8 @@ use super::text::{count_noun, first_names, printable};
 use super::{CliError, Exit, Report};
 use crate::settings::Colors;
 use crate::settings::fleet::{
-    AvailabilitySettings, GroupBy, NodeFilter, NodeOrder, NodeSettings, NodesSettings,
-    TypesSettings,
+    AvailabilitySettings, DemandSettings, GroupBy, NodeFilter, NodeOrder, NodeSettings,
+    NodesSettings, TypesSettings,
 };
 
 /// Runs `octavo nodes`.
@@ -125,6 +128,23 @@ pub(super) async fn availability(
     let types = list.items.iter().map(|row| row.type_name.as_str());
     let unknown = absent_types::unknown(&client, &settings.types, types).await;
     Ok(report(output, availability::notes(&list), unknown))
+}
+
+/// Runs `octavo demand`.
+pub(super) async fn demand(settings: &DemandSettings, colors: Colors) -> Result<Report, CliError> {
+    let client = Client::connect(&settings.server).await?;
+    let all: DemandReport = client.get(&RequestPath::new("/api/v1/demand")).await?;
+    let printed = settings.output;
+    let Some(wanted) = &settings.pod else {
+        let names: Vec<String> = all.items.iter().map(PodProposal::reference).collect();
+        let text = || demand::text(&all, printed, colors);
+        let output = render(printed.format, &all, names.iter().map(String::as_str), text)?;
+        return Ok(Report::with_notes(output, &demand::notes(&all), Exit::Done));
+    };
+    let pod = demand::find(&all, wanted)?;
+    let text = || demand::details(pod, printed, colors);
+    let output = render(printed.format, pod, [pod.reference().as_str()], text)?;
+    Ok(Report::with_notes(output, &[ONLY_PROPOSALS.to_owned()], Exit::Done))
 }
 
 /// Returns the report of an answer. Requested types that do not exist are a failure, and so is a failed request for the

@@ -195,6 +195,7 @@ fn run(invocation: &Invocation, open: OpenHardware) -> Result<Report, CliError> 
         Command::Nodes(settings) => block_on(fleet::nodes(settings, colors))?,
         Command::Types(settings) => block_on(fleet::types(settings, colors))?,
         Command::Availability(settings) => block_on(fleet::availability(settings, colors))?,
+        Command::Demand(settings) => block_on(fleet::demand(settings, colors))?,
         Command::Node(settings) => block_on(fleet::node(settings, colors))?,
         Command::Profiles(command) => block_on(profiles::run(command, colors, invocation.screen))?,
         Command::Policy(command) => block_on(policy::run(command, colors, invocation.screen))?,
@@ -215,10 +216,12 @@ fn run(invocation: &Invocation, open: OpenHardware) -> Result<Report, CliError> 
         Command::Top(settings) => block_on(top::top(settings, colors, invocation.screen))?,
         Command::Version(settings) => block_on(version::version(settings, colors))?,
         Command::Demo(settings) => block_on(demo::run(settings, colors))?,
-        Command::Completion { shell } => {
-            Ok(Report { output: completion_script(*shell), ..Report::default() })
-        }
+        Command::Completion { shell } => Ok(completion_report(*shell)),
     }
+}
+
+fn completion_report(shell: clap_complete::Shell) -> Report {
+    Report { output: completion_script(shell), ..Report::default() }
 }
 
 fn checkpoint_here(settings: &CheckpointSettings, open: OpenHardware) -> Result<Report, CliError> {

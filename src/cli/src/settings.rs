@@ -60,7 +60,7 @@ use self::demo::DemoSettings;
 use self::doctor::DoctorSettings;
 use self::estimate::EstimateCommand;
 use self::fleet::{
-    AvailabilitySettings, NodeSettings, NodesSettings, TypesSettings, WatchSettings,
+    AvailabilitySettings, DemandSettings, NodeSettings, NodesSettings, TypesSettings, WatchSettings,
 };
 use self::generate::GenerateCommand;
 pub use self::input::Input;
@@ -164,6 +164,9 @@ pub enum Command {
     /// Show free capacity per type, and why the rest is unavailable
     #[command(after_long_help = include_str!("../help/availability.txt"))]
     Availability(AvailabilitySettings),
+    /// Show MIG instances that would place pending pods
+    #[command(after_long_help = include_str!("../help/demand.txt"))]
+    Demand(DemandSettings),
     /// Show one node of the fleet
     #[command(after_long_help = include_str!("../help/node.txt"))]
     Node(NodeSettings),
@@ -420,6 +423,7 @@ impl Command {
             | Self::Nodes(_)
             | Self::Types(_)
             | Self::Availability(_)
+            | Self::Demand(_)
             | Self::Node(_)
             | Self::Profiles(_)
             | Self::Policy(_)

@@ -38,7 +38,16 @@ pub const GROUPS: [(&str, &[&str]); 5] = [
     ),
     (
         "Capacity and profiles (need an aggregator)",
-        &["availability", "match", "estimate", "slo", "profiles", "generate", "quota-check"],
+        &[
+            "availability",
+            "demand",
+            "match",
+            "estimate",
+            "slo",
+            "profiles",
+            "generate",
+            "quota-check",
+        ],
     ),
     ("Layouts and sharing", &["layouts", "sharing", "simulate", "migrate", "mig-parted"]),
     ("Tools", &["validate", "pod-devices", "catalog", "prices", "demo", "completion", "version"]),

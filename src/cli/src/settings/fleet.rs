@@ -1,4 +1,4 @@
-//! Settings of the commands about an aggregator's fleet: `nodes`, `types`, `availability`, `node` and `watch`.
+//! Settings of the commands about an aggregator's fleet: `nodes`, `types`, `availability`, `demand`, `node` and `watch`.
 
 use std::num::NonZeroUsize;
 
@@ -261,6 +261,22 @@ impl AvailabilitySettings {
         let least = self.min_free.map(|least| ("minFree", least.to_string()));
         several.chain(least).collect()
     }
+}
+
+/// Settings of `octavo demand`.
+#[derive(Debug, Clone, Args)]
+pub struct DemandSettings {
+    /// Pod whose details are shown: NAME or NAMESPACE/NAME
+    #[arg(value_name = "POD")]
+    pub pod: Option<String>,
+
+    /// Output format.
+    #[command(flatten)]
+    pub output: OutputOptions,
+
+    /// Aggregator.
+    #[command(flatten)]
+    pub server: ServerSettings,
 }
 
 /// How an answer about the fleet is printed.
