@@ -1,5 +1,5 @@
-//! Web pages: the overview, the list of nodes, a node, layouts, policies, availability, teams, cost and profiles,
-//! and their components.
+//! Web pages: the overview, the list of nodes, a node, layouts, policies, availability, demand, teams, cost and
+//! profiles, and their components.
 //!
 //! Pages are rendered on the server and work without JavaScript. With it, they update live: the script waits at
 //! `/live`, reloads the page and replaces what differs. Nothing is loaded from other origins, pages contain no inline
@@ -13,6 +13,7 @@ mod bar;
 mod card_lines;
 mod chart;
 mod cost;
+mod demand;
 mod device_card;
 mod filter_form;
 mod frame;
@@ -102,6 +103,7 @@ pub fn router(availability: Counter) -> Router {
         .route("/policies/{name}", get(policies::detail::show))
         .route("/search", get(search::page))
         .route("/availability", get(self::availability))
+        .route("/demand", get(demand::show))
         .route("/teams", get(teams::show))
         .route("/cost", get(cost::show))
         .route("/cost.csv", get(cost::download))

@@ -25,7 +25,7 @@ pub(super) struct SliceDiagram {
 pub(super) const SLICES: &str = "Memory slices";
 
 /// Run of adjacent slices.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Region {
     /// CSS class: `is-free`, `is-open`, `is-idle`, `is-used`, `is-odd`.
     pub(super) class: &'static str,
@@ -90,6 +90,22 @@ impl SliceDiagram {
 }
 
 impl Region {
+    /// Region of a planned layout.
+    pub(super) fn planned(
+        class: &'static str,
+        (start, slices): (u32, u32),
+        name: String,
+        lines: Vec<String>,
+    ) -> Self {
+        let place = say::slice_range(start, slices);
+        Self { class, slices, name, lines, place, instance: None }
+    }
+
+    /// One free slice of a planned layout.
+    pub(super) fn free(start: u32) -> Self {
+        Self::planned("is-free", (start, 1), "free".to_owned(), Vec::new())
+    }
+
     /// Splits the name where a narrow cell may break it: `1c.`, `3g.`, `40gb`, or `renderD`, `128`.
     pub(super) fn name_parts(&self) -> impl Iterator<Item = &str> {
         self.name.split_inclusive(['.', 'D'])

@@ -1,7 +1,7 @@
 //! Memory slices of a device before and after a plan.
 
 use octavo_model::inventory::{Device, MigMode, MigState};
-use octavo_model::slices::words::{ids, slice_range};
+use octavo_model::slices::words::ids;
 use octavo_planner::plan::messages::{self, PlanFormatter};
 use octavo_planner::plan::{DeviceChange, DevicePlanResult, InstanceEffect, PlannedInstance};
 
@@ -63,7 +63,6 @@ fn laid_out(
     slices: u32,
     formatter: &PlanFormatter<'_>,
 ) -> Vec<Region> {
-    let free = |start: u32| Region::planned("is-free", (start, 1), "free".to_owned(), Vec::new());
     let (mut regions, mut next) = (Vec::new(), 0);
     for planned in &change.after {
         let (start, end) = (planned.placement.start, planned.placement.end());
@@ -71,11 +70,11 @@ fn laid_out(
         if start < next || end > slices {
             continue;
         }
-        regions.extend((next..start).map(free));
+        regions.extend((next..start).map(Region::free));
         regions.push(planned_region(planned, state, formatter));
         next = end;
     }
-    regions.extend((next..slices).map(free));
+    regions.extend((next..slices).map(Region::free));
     regions
 }
 
@@ -107,15 +106,4 @@ fn new(planned: &PlannedInstance, formatter: &PlanFormatter<'_>) -> String {
 fn split_of(planned: &PlannedInstance) -> String {
     let compute: Vec<u32> = planned.compute.iter().map(|one| one.slices).collect();
     format!("now {}", messages::split(&compute))
-}
-
-impl Region {
-    fn planned(
-        class: &'static str,
-        (start, slices): (u32, u32),
-        name: String,
-        lines: Vec<String>,
-    ) -> Self {
-        Self { class, slices, name, lines, place: slice_range(start, slices), instance: None }
-    }
 }
