@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use octavo_model::catalog::Placement;
+use octavo_model::reported::Reported;
 use octavo_model::text::{count_noun, join};
 use octavo_model::tone::Tone;
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
-use strum::{EnumIter, IntoStaticStr};
+use strum::{AsRefStr, IntoStaticStr};
 use utoipa::ToSchema;
 
 /// Pending pods that request MIG instances, and the changes of idle instances that would place them.
@@ -46,7 +47,8 @@ pub struct PodProposal {
     /// Requested number of instances by resource.
     pub resources: BTreeMap<String, u64>,
     /// Kind of the proposal.
-    pub outcome: Outcome,
+    #[schema(value_type = Outcome)]
+    pub outcome: Reported<Outcome>,
     /// Human-readable explanation.
     pub message: String,
     /// Node of the instances.
@@ -76,8 +78,8 @@ pub struct PodProposal {
     Serialize,
     Deserialize,
     ToSchema,
+    AsRefStr,
     IntoStaticStr,
-    EnumIter,
 )]
 #[serde(rename_all = "kebab-case")]
 #[strum(serialize_all = "kebab-case")]
@@ -137,7 +139,8 @@ pub struct Alternative {
 #[serde(rename_all = "camelCase")]
 pub struct ObstacleCount {
     /// The obstacle.
-    pub reason: Obstacle,
+    #[schema(value_type = Obstacle)]
+    pub reason: Reported<Obstacle>,
     /// Number of nodes.
     pub nodes: usize,
     /// Human-readable explanation.
@@ -146,17 +149,7 @@ pub struct ObstacleCount {
 
 /// Reason why a node with GPUs in MIG mode is not proposed.
 #[derive(
-    Debug,
-    Clone,
-    Copy,
-    PartialEq,
-    Eq,
-    PartialOrd,
-    Ord,
-    Serialize,
-    Deserialize,
-    ToSchema,
-    IntoStaticStr,
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema, AsRefStr,
 )]
 #[serde(rename_all = "kebab-case")]
 #[strum(serialize_all = "kebab-case")]

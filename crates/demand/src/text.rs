@@ -1,5 +1,8 @@
 //! Texts about proposals, shared by the terminal and the web page.
 
+use std::collections::BTreeMap;
+
+use octavo_model::reported::Reported;
 use octavo_model::slices::words::slice_range;
 use octavo_model::text::{count_noun, join};
 
@@ -11,10 +14,13 @@ pub const ONLY_PROPOSALS: &str = "these are proposals: Octavo changes nothing";
 
 impl DemandReport {
     /// Number of pods by outcome, in the order of the outcomes; without outcomes that no pod has.
-    pub fn outcomes(&self) -> Vec<(Outcome, usize)> {
-        let mut outcomes: Vec<Outcome> = self.items.iter().map(|one| one.outcome).collect();
-        outcomes.sort_unstable();
-        outcomes.chunk_by(Outcome::eq).filter_map(|all| Some((*all.first()?, all.len()))).collect()
+    pub fn outcomes(&self) -> Vec<(&Reported<Outcome>, usize)> {
+        let mut outcomes: BTreeMap<&Reported<Outcome>, usize> = BTreeMap::new();
+        for pod in &self.items {
+            let count = outcomes.entry(&pod.outcome).or_default();
+            *count = count.saturating_add(1);
+        }
+        outcomes.into_iter().collect()
     }
 
     /// Notes about pods that have no proposal.
@@ -45,7 +51,7 @@ impl Outcome {
             Self::Create => "the instances can be created in free slices",
             Self::Replace => "the instances can be created after idle ones are destroyed",
             Self::Reserve => {
-                "the pod has waited for long; a GPU is reserved for it until enough of its instances are idle"
+                "the pod has waited for long; a GPU should be reserved for it until enough of its instances are idle"
             }
             Self::Blocked => "no change of idle instances helps",
         }

@@ -19,6 +19,8 @@ use octavo_demand::{
 use octavo_fleet::access::VisibleTypes;
 use octavo_model::id::NodeName;
 use octavo_model::inventory::{Device, Inventory};
+use octavo_model::reported::Reported;
+use octavo_model::tone::Tone;
 use octavo_store::demand::DemandError;
 use octavo_store::fleet::Fleet;
 use octavo_store::view::FleetView;
@@ -162,7 +164,12 @@ impl DemandPage {
 
 impl Proposals {
     fn new(view: &FleetView, report: &DemandReport) -> Self {
-        let legend = legend_of(report.outcomes().into_iter().map(|(outcome, pods)| {
+        let outcomes: Vec<(Outcome, usize)> = report
+            .outcomes()
+            .into_iter()
+            .filter_map(|(outcome, pods)| Some((outcome.known()?, pods)))
+            .collect();
+        let legend = legend_of(outcomes.iter().map(|&(outcome, pods)| {
             let (kind, fill) = fill(outcome);
             (kind, fill, outcome.as_str(), u64::try_from(pods).unwrap_or(u64::MAX))
         }));
@@ -177,9 +184,8 @@ impl Proposals {
             words: format!("{pods} for MIG instances"),
             bar: Bar::from_legend(&legend, 15),
             legend,
-            outcomes: report
-                .outcomes()
-                .into_iter()
+            outcomes: outcomes
+                .iter()
                 .map(|(outcome, _)| (outcome.as_str(), outcome.description()))
                 .collect(),
             notes: report.notes().iter().map(|note| capitalize(note)).collect(),
@@ -251,7 +257,7 @@ impl PodRow {
             name: printable(&pod.pod),
             waiting: waiting.map(|waiting| (format_age(waiting), millis(waiting))),
             requests: pod.requests().split(", ").map(printable).collect(),
-            badge: badge(pod.outcome),
+            badge: badge(&pod.outcome),
             message: capitalize(&printable(&pod.message)),
             summary: summary(pod),
             fragmentation: pod.fragmentation_text(),
@@ -267,14 +273,9 @@ impl PodRow {
 }
 
 /// Badge of an outcome. The word is that of the API, so that it can be searched.
-fn badge(outcome: Outcome) -> StateBadge {
-    let tone = outcome.tone();
-    let icon = match outcome {
-        Outcome::Reserve => "stale",
-        Outcome::Available | Outcome::Create | Outcome::Replace | Outcome::Blocked => {
-            tone_icon(tone)
-        }
-    };
+fn badge(outcome: &Reported<Outcome>) -> StateBadge {
+    let tone = outcome.known().map_or(Tone::Neutral, Outcome::tone);
+    let icon = if *outcome == Outcome::Reserve { "stale" } else { tone_icon(tone) };
     StateBadge { tone: tone_class(tone), icon, word: outcome.as_str().to_owned() }
 }
 

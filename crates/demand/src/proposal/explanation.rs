@@ -20,7 +20,7 @@ impl Planning<'_> {
             if reason == Obstacle::Occupied {
                 message = format!("{message} ({})", self.room(&nodes));
             }
-            ObstacleCount { reason, nodes: nodes.len(), message }
+            ObstacleCount { reason: reason.into(), nodes: nodes.len(), message }
         });
         each.collect()
     }
@@ -189,7 +189,7 @@ impl Request<'_> {
             pod: self.pod.key.name.clone(),
             waiting_seconds: self.age.and_then(|age| u64::try_from(age).ok()),
             resources: amounts.map(|(resource, count)| (resource.to_owned(), count)).collect(),
-            outcome,
+            outcome: outcome.into(),
             message: String::new(),
             node: None,
             instances: Vec::new(),

@@ -95,7 +95,7 @@ fn only(report: &DemandReport) -> &PodProposal {
 }
 
 fn obstacles(proposal: &PodProposal) -> Vec<(Obstacle, usize)> {
-    proposal.obstacles.iter().map(|one| (one.reason, one.nodes)).collect()
+    proposal.obstacles.iter().map(|one| (one.reason.known().unwrap(), one.nodes)).collect()
 }
 
 #[test]
@@ -124,7 +124,7 @@ fn idle_instance_is_preferred_then_free_slices_then_replacement() {
         proposal.message,
         "create on node gpu-0: 3g.40gb at slice 4 of GPU 0; destroy idle: 1g.10gb at slice 5 of GPU 0"
     );
-    assert_eq!((proposal.outcome, proposal.waiting_seconds), (Outcome::Replace, Some(60)));
+    assert_eq!((&proposal.outcome, proposal.waiting_seconds), (&Outcome::Replace.into(), Some(60)));
     let [changed] = report.devices.as_slice() else { panic!("{report:#?}") };
     assert_eq!(changed.before, BTreeMap::from([("1g.10gb".to_owned(), 2)]));
     let after = [("1g.10gb".to_owned(), 1), ("3g.40gb".to_owned(), 1)];
@@ -154,11 +154,11 @@ fn pods_that_have_waited_longest_are_planned_first_and_a_device_is_reserved_for_
     ];
     let report = proposals(vec![vec![used()]], pods.clone());
     let [whole, young] = report.items.as_slice() else { panic!("{report:#?}") };
-    assert_eq!((whole.outcome, whole.node.as_deref()), (Outcome::Reserve, Some("gpu-0")));
+    assert_eq!((&whole.outcome, whole.node.as_deref()), (&Outcome::Reserve.into(), Some("gpu-0")));
     assert!(whole.message.contains("other pods cannot get its 6 slices that are not in use"));
     assert_eq!(
-        (young.outcome, obstacles(young)),
-        (Outcome::Blocked, vec![(Obstacle::Reserved, 1)])
+        (&young.outcome, obstacles(young)),
+        (&Outcome::Blocked.into(), vec![(Obstacle::Reserved, 1)])
     );
     assert_eq!(report.recent_pods, 1);
 
@@ -174,7 +174,7 @@ fn all_instances_of_a_pod_are_on_one_node() {
     assert_eq!(only(&proposals(apart, request())).outcome, Outcome::Blocked);
     let report = proposals(vec![vec![device(0, &[]), device(1, &[])]], request());
     let proposal = only(&report);
-    assert_eq!((proposal.outcome, proposal.instances.len()), (Outcome::Create, 3));
+    assert_eq!((&proposal.outcome, proposal.instances.len()), (&Outcome::Create.into(), 3));
     assert_eq!(report.devices.iter().map(|one| one.pods).sum::<usize>(), report.devices.len());
 }
 
@@ -300,7 +300,7 @@ proptest! {
         let mut taken: Vec<(&str, &str, Placement)> = Vec::new();
         for proposal in &report.items {
             prop_assert!(!proposal.message.is_empty());
-            let is_placed = matches!(proposal.outcome, Outcome::Available | Outcome::Create | Outcome::Replace);
+            let is_placed = matches!(proposal.outcome.known().unwrap(), Outcome::Available | Outcome::Create | Outcome::Replace);
             let wanted: u64 = proposal.resources.values().sum();
             prop_assert_eq!(proposal.instances.len() as u64, if is_placed { wanted } else { 0 });
             prop_assert_eq!(is_placed || !proposal.obstacles.is_empty(), true);

@@ -33,16 +33,16 @@ fn pod(name: &str, outcome: Outcome) -> PodProposal {
         pod: name.to_owned(),
         waiting_seconds: Some(185),
         resources: [("nvidia.com/mig-3g.40gb".to_owned(), 1)].into(),
-        outcome,
+        outcome: outcome.into(),
         message:
-            "instances that are in use or proposed for other pods leave no room on 2 nodes (1 slice not in use, where no instance fits)"
+            "instances that are in use or proposed for other pods leave no room on 2 nodes (1 slice left, where no instance fits)"
                 .to_owned(),
         node: None,
         instances: Vec::new(),
         fragmentation: None,
         alternatives: Vec::new(),
         obstacles: vec![ObstacleCount {
-            reason: Obstacle::Occupied,
+            reason: Obstacle::Occupied.into(),
             nodes: 2,
             message: "instances that are in use or proposed for other pods leave no room on 2 nodes".to_owned(),
         }],

@@ -1,7 +1,10 @@
 //! `octavo demand`: a summary line, a table of the pods, then the changes of the devices; or the details of one pod.
 
-use octavo_demand::{DemandReport, DeviceProposal, InstancePlace, ONLY_PROPOSALS, PodProposal};
+use octavo_demand::{
+    DemandReport, DeviceProposal, InstancePlace, ONLY_PROPOSALS, Outcome, PodProposal,
+};
 use octavo_model::text::join;
+use octavo_model::tone::Tone;
 
 use super::format;
 use crate::error::PodSelectionError;
@@ -102,8 +105,11 @@ pub(super) fn details(pod: &PodProposal, printed: OutputOptions, colors: Colors)
         .obstacles
         .iter()
         .map(|one| {
-            let reason: &str = one.reason.into();
-            vec![Cell::plain(reason), Cell::plain(&one.nodes), Cell::plain(&one.message)]
+            vec![
+                Cell::plain(one.reason.as_str()),
+                Cell::plain(&one.nodes),
+                Cell::plain(&one.message),
+            ]
         })
         .collect();
     let tables = [
@@ -150,7 +156,8 @@ fn pod_row(pod: &PodProposal) -> Vec<Cell> {
 }
 
 fn outcome(pod: &PodProposal) -> Cell {
-    Cell::new(pod.outcome.as_str(), pod.outcome.tone().into())
+    let tone = pod.outcome.known().map_or(Tone::Neutral, Outcome::tone);
+    Cell::new(pod.outcome.as_str(), tone.into())
 }
 
 fn device_row(device: &DeviceProposal) -> Vec<Cell> {
@@ -174,7 +181,7 @@ fn places(all: &[InstancePlace]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use octavo_demand::{Alternative, Obstacle, ObstacleCount, Outcome, ProposedInstance};
+    use octavo_demand::{Alternative, Obstacle, ObstacleCount, ProposedInstance};
     use octavo_model::catalog::Placement;
 
     use super::*;
@@ -192,15 +199,15 @@ mod tests {
             pod: name.to_owned(),
             waiting_seconds: Some(185),
             resources: [("nvidia.com/mig-3g.40gb".to_owned(), 1)].into(),
-            outcome,
-            message: "instances that are in use or proposed for other pods leave no room on 2 nodes (1 slice not in use, where no instance fits)"
+            outcome: outcome.into(),
+            message: "instances that are in use or proposed for other pods leave no room on 2 nodes (1 slice left, where no instance fits)"
                 .to_owned(),
             node: None,
             instances: Vec::new(),
             fragmentation: None,
             alternatives: Vec::new(),
             obstacles: vec![ObstacleCount {
-                reason: Obstacle::Occupied,
+                reason: Obstacle::Occupied.into(),
                 nodes: 2,
                 message: "instances that are in use or proposed for other pods leave no room on 2 nodes".to_owned(),
             }],
@@ -267,7 +274,7 @@ mod tests {
 
 POD             WAITING  REQUESTS     OUTCOME  MESSAGE
 team-a/train-0  3m       mig-3g.40gb  replace  create on node gpu-1: 3g.40gb at slice 4 of GPU 3; destroy idle: 1g.10gb at slice 4 of GPU 3, 1g.10gb at slice 5 of GPU 3
-team-b/eval     3m       mig-3g.40gb  blocked  instances that are in use or proposed for other pods leave no room on 2 nodes (1 slice not in use, where no instance fits)
+team-b/eval     3m       mig-3g.40gb  blocked  instances that are in use or proposed for other pods leave no room on 2 nodes (1 slice left, where no instance fits)
 
 NODE   GPU    BEFORE       AFTER    PODS
 gpu-1  GPU 3  2 x 1g.10gb  3g.40gb  1
