@@ -5,6 +5,7 @@ mod budgets;
 mod export;
 mod focus;
 pub(crate) mod opencost;
+mod plans;
 mod postgres;
 mod reports;
 mod unavailable;

@@ -1,0 +1,84 @@
+//! Statements that must not read the whole ledger in PostgreSQL.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use octavo_database::{Database, LedgerWriter};
+use octavo_fleet::price::{PriceKey, PurchaseOption};
+use octavo_ledger::{
+    Activity, Container, Day, Device, Dimension, Holder, Interval, Part, UsageQuery, Utilization,
+};
+
+use super::postgres::Postgres;
+
+const DAYS: i32 = 60;
+const DEVICES: usize = 20;
+const FIRST: Day = Day(20_758);
+
+/// Intervals of an hour on each device, for a day.
+fn intervals(day: Day) -> Vec<Interval> {
+    let one = |number: usize, hour: i64| {
+        let container = Container {
+            namespace: format!("team-{}", number % 4),
+            pod: format!("train-{}-{number}-{hour}", day.0),
+            ..Container::default()
+        };
+        let device = Device {
+            node: "gpu-1".parse().unwrap(),
+            id: format!("GPU-{number}"),
+            price_key: Some(PriceKey::new(
+                "nvidia-l4-24gb".parse().unwrap(),
+                PurchaseOption::OnDemand,
+            )),
+        };
+        let part = Part::whole(Holder::Container(Arc::new(container)));
+        Interval {
+            device: Arc::new(device),
+            start: day.start() + hour * 3600,
+            end: day.start() + (hour + 1) * 3600,
+            slot: 0,
+            part: Part { activity: Activity::Active, ..part },
+            inferred: false,
+            utilization: Utilization::default(),
+        }
+    };
+    (0..DEVICES).flat_map(|number| (0..24).map(move |hour| one(number, hour))).collect()
+}
+
+/// Writes all days to a new server, and closes them.
+async fn closed_days() -> (Postgres, LedgerWriter) {
+    let server = Postgres::start();
+    server.sql("SELECT 1");
+    let (mut writer, _) = LedgerWriter::open(&server.url().parse().unwrap()).await.unwrap();
+    for day in 0..DAYS {
+        let written = intervals(Day(FIRST.0 + day));
+        writer.write(&written).await.unwrap();
+        writer.forget_unused(&written);
+    }
+    writer.close_days(Day(FIRST.0 + DAYS).start_time()).await.unwrap();
+    server.sql("VACUUM ANALYZE");
+    (server, writer)
+}
+
+#[tokio::test]
+async fn report_in_postgresql_does_not_read_the_intervals_of_closed_days() {
+    let (server, writer) = closed_days().await;
+    writer.database().close().await;
+    let read = "SELECT seq_tup_read FROM pg_stat_user_tables WHERE relname = 'ledger_interval'";
+    let before = server.sql(read);
+    let database = Database::open(&server.url().parse().unwrap(), 1).await.unwrap();
+    let time = |seconds: i64| Timestamp::from_second(seconds).unwrap();
+    let query = UsageQuery {
+        // The report begins and ends within a day.
+        from: time(FIRST.start() + 3600),
+        until: time(Day(FIRST.0 + DAYS).start() - 3600),
+        by: vec![Dimension::Namespace],
+        filters: Vec::new(),
+        price_changes: Vec::new(),
+    };
+    let sums = database.usage(&query).await.unwrap().unwrap();
+    assert_eq!(sums.len(), 4);
+    // PostgreSQL counts at the latest when the connection ends.
+    database.close().await;
+    assert_eq!(server.sql(read), before, "the report reads all intervals");
+}
