@@ -222,8 +222,9 @@ impl LedgerWriter {
                 deleted = deleted.saturating_add(done.rows_affected());
             }
             if deleted > 0 {
-                let unused = "DELETE FROM ledger_holder WHERE id NOT IN \
-                     (SELECT holder FROM ledger_interval WHERE holder IS NOT NULL)";
+                // With NOT IN, PostgreSQL reads all intervals for each holder once they exceed its memory for a statement.
+                let unused = "DELETE FROM ledger_holder WHERE id IN (SELECT id FROM ledger_holder \
+                     EXCEPT SELECT holder FROM ledger_interval WHERE holder IS NOT NULL)";
                 sqlx::query(unused).execute(&mut *transaction).await?;
             }
             transaction.commit().await
