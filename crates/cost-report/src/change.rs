@@ -9,10 +9,19 @@ use crate::text::hours;
 /// Change against the previous month.
 #[derive(Debug)]
 pub(crate) struct CostChange {
-    /// Currency, change and previous cost, for each currency.
-    pub(crate) costs: Vec<(String, String, String)>,
-    /// Change and previous number of device hours.
-    pub(crate) hours: (String, String),
+    /// Currency and change of its cost, for each currency.
+    pub(crate) costs: Vec<(String, Change)>,
+    /// Change of the device hours.
+    pub(crate) hours: Change,
+}
+
+/// Change of a figure.
+#[derive(Debug)]
+pub(crate) struct Change {
+    /// Change in percent: `+12 %`.
+    pub(crate) percent: String,
+    /// Value in the previous month.
+    pub(crate) previous: String,
 }
 
 impl CostChange {
@@ -29,32 +38,40 @@ impl CostChange {
             };
             let (now, before) = (total(usage), total(previous));
             let ratio = if now == before { Some(1.0) } else { now.ratio(before) };
-            (currency.to_string(), format_change(ratio), before.shown_with(currency))
+            (currency.to_string(), Change::new(ratio, before.shown_with(currency)))
         });
         let (now, before) = (usage.device_hours.total, previous.device_hours.total);
         let ratio = if before > 0.0 { Some(now / before) } else { (now <= 0.0).then_some(1.0) };
-        Self { costs: costs.collect(), hours: (format_change(ratio), hours(before)) }
+        Self { costs: costs.collect(), hours: Change::new(ratio, hours(before)) }
     }
 
     /// Change of the cost, or of the device hours if there are no costs.
     pub(crate) fn summary(self) -> String {
         match self.costs.as_slice() {
-            [] => self.hours.0,
-            [(_, change, _)] => change.clone(),
-            all => {
-                join(all.iter().map(|(currency, change, _)| format!("{change} ({currency})")), ", ")
-            }
+            [] => self.hours.percent,
+            [(_, change)] => change.percent.clone(),
+            all => join(
+                all.iter().map(|(currency, change)| format!("{} ({currency})", change.percent)),
+                ", ",
+            ),
         }
     }
 }
 
-/// Formats a change as in `+12 %`; `None` if only the earlier value is zero.
-fn format_change(ratio: Option<f64>) -> String {
-    let percent = ratio.map(|ratio| (ratio - 1.0) * 100.0);
-    match percent {
-        None => "new".to_owned(),
-        Some(percent) if percent.abs() < 0.5 => "unchanged".to_owned(),
-        Some(percent) => format!("{percent:+.0} %"),
+impl Change {
+    /// Change by a ratio; `None` if only the earlier value is zero.
+    fn new(ratio: Option<f64>, previous: String) -> Self {
+        let percent = match ratio.map(|ratio| (ratio - 1.0) * 100.0) {
+            None => "new".to_owned(),
+            Some(percent) if percent.abs() < 0.5 => "unchanged".to_owned(),
+            Some(percent) => format!("{percent:+.0} %"),
+        };
+        Self { percent, previous }
+    }
+
+    /// The change and the value in the previous month, whose name is given: `+12 %; October 2026: 4.00 EUR`.
+    pub(crate) fn since(&self, month: &str) -> String {
+        format!("{}; {month}: {}", self.percent, self.previous)
     }
 }
 
@@ -76,5 +93,16 @@ mod tests {
         assert_eq!(change(5.0, 0.0), "new");
         assert_eq!(change(0.0, 0.0), "unchanged");
         assert_eq!(change(0.0, 4.0), "-100 %");
+    }
+
+    #[test]
+    fn change_names_the_previous_month_and_its_value() {
+        let mut previous = Usage::default();
+        previous.device_hours.total = 80.0;
+        let mut usage = previous.clone();
+        usage.device_hours.total = 130.0;
+        let change = CostChange::new(&usage, &previous).hours;
+        assert_eq!((change.percent.as_str(), change.previous.as_str()), ("+62 %", "80.0"));
+        assert_eq!(change.since("October 2026"), "+62 %; October 2026: 80.0");
     }
 }

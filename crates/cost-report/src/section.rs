@@ -142,10 +142,8 @@ fn figures(report: &MonthlyReport, team: &CostItem) -> Vec<Figure> {
     let previous = name_of_month(report.previous_month());
     let change = report.change(team);
     let costs = change.iter().flat_map(|change| &change.costs);
-    let costs = costs.map(|(_, change, amount)| format!("{change}; {previous}: {amount}"));
-    let hours_change = change
-        .as_ref()
-        .map(|CostChange { hours: (change, hours), .. }| format!("{change}; {previous}: {hours}"));
+    let costs = costs.map(|(_, change)| change.since(&previous));
+    let hours_change = change.as_ref().map(|change| change.hours.since(&previous));
     let each = |amount: fn(&Cost) -> Amount| {
         let shown = |cost: &Cost| amount(cost).shown_with(&cost.currency);
         usage.costs.iter().map(shown).collect::<Vec<String>>()
