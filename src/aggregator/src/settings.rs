@@ -206,8 +206,8 @@ pub struct FleetSettings {
 
     /// Also expose metrics with the names and labels of OpenCost: prices and devices of nodes, and devices of containers
     ///
-    /// They have a series for each node, and for each container with a device up to 20,000, so everyone who can read the metrics sees
-    /// the names of nodes and pods. Costs need --price-book. docs/tasks/cost.md describes the metrics.
+    /// They have a series for each node, and for each container with a device up to 20,000, so any client with access to the metrics
+    /// sees the names of nodes and pods. Costs need --price-book. docs/tasks/cost.md describes the metrics.
     #[arg(long, env = "OCTAVO_OPENCOST_METRICS")]
     pub opencost_metrics: bool,
 
