@@ -1,11 +1,13 @@
 //! Sums of usage.
 
 use std::fmt::Write as _;
+use std::ops::ControlFlow;
 
 use jiff::Timestamp;
 use octavo_ledger::{Activity, Day, Dimension, UsageQuery, UsageState, UsageSum};
 use sqlx::any::AnyRow;
 use sqlx::{AssertSqlSafe, Error, Row};
+use tokio_stream::StreamExt;
 
 use crate::connection::Database;
 use crate::error::DatabaseError;
@@ -112,7 +114,7 @@ fn day_sums(by_day: bool) -> String {
     )
 }
 
-/// Maximum number of sums of a query, which are in memory at the same time.
+/// Maximum number of sums that [`Database::usage`] returns.
 pub const MAX_SUMS: usize = 50_000;
 
 /// Number of the parameters of the range.
@@ -124,9 +126,28 @@ impl Database {
     /// # Errors
     /// Fails if the database cannot be read.
     pub async fn usage(&self, query: &UsageQuery) -> Result<Option<Vec<UsageSum>>, DatabaseError> {
+        let mut sums = Vec::new();
+        let add = |sum| {
+            sums.push(sum);
+            if sums.len() > MAX_SUMS { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        };
+        let is_complete = self.visit_usage(query, add).await?.is_continue();
+        Ok(is_complete.then_some(sums))
+    }
+
+    /// Sums up the usage in a range, and passes each sum to `visit` until it breaks. The sums of a group come one after the other, and so
+    /// do the groups of a value of the first property. Only a few sums are in memory at the same time.
+    ///
+    /// # Errors
+    /// Fails if the database cannot be read.
+    pub async fn visit_usage(
+        &self,
+        query: &UsageQuery,
+        mut visit: impl FnMut(UsageSum) -> ControlFlow<()>,
+    ) -> Result<ControlFlow<()>, DatabaseError> {
         let (from, until) = (query.from.as_second(), query.until.as_second());
         if from >= until {
-            return Ok(Some(Vec::new()));
+            return Ok(ControlFlow::Continue(()));
         }
         let (first, last) = (Day::of(from), Day::of(until.saturating_sub(1)));
         let (full_from, full_until) = if query.needs_details() {
@@ -147,12 +168,14 @@ impl Database {
         for (_, value) in &query.filters {
             sql = sql.bind(value.clone());
         }
-        let rows = sql.fetch_all(&self.pool).await.map_err(DatabaseError::read)?;
-        if rows.len() > MAX_SUMS {
-            return Ok(None);
+        let mut rows = sql.fetch(&self.pool);
+        while let Some(row) = rows.try_next().await.map_err(DatabaseError::read)? {
+            let sum = sum(&row, &query.by).map_err(DatabaseError::read)?;
+            if visit(sum).is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
         }
-        let rows = rows.iter().map(|row| sum(row, &query.by));
-        rows.collect::<Result<_, _>>().map(Some).map_err(DatabaseError::read)
+        Ok(ControlFlow::Continue(()))
     }
 
     /// The first day with usage by pod, workload and node; `None` if there is none.
@@ -193,6 +216,7 @@ fn statement(query: &UsageQuery) -> String {
     let named: Vec<String> =
         groups.iter().enumerate().map(|(at, group)| format!("{group} AS g{at}")).collect();
     let positions: Vec<String> = (1..=groups.len()).map(|at| at.to_string()).collect();
+    let positions = positions.join(", ");
     let mut filters = String::new();
     for (at, (dimension, _)) in query.filters.iter().enumerate() {
         let number = at.saturating_add(RANGE_PARAMETERS + 1);
@@ -202,10 +226,8 @@ fn statement(query: &UsageQuery) -> String {
     format!(
         "{OPEN_DAYS}SELECT {}, {columns}, CAST(SUM(ppm_s) AS BIGINT) AS ppm_s, CAST(SUM(percent_s) AS BIGINT) AS percent_s, \
          CAST(SUM(measured_s) AS BIGINT) AS measured_s \
-         FROM ({DETAILS} UNION ALL {days}) AS parts WHERE 1 = 1{filters} GROUP BY {}, {columns} LIMIT {}",
+         FROM ({DETAILS} UNION ALL {days}) AS parts WHERE 1 = 1{filters} GROUP BY {positions}, {columns} ORDER BY {positions}",
         named.join(", "),
-        positions.join(", "),
-        MAX_SUMS + 1,
     )
 }
 

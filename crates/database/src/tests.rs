@@ -1,6 +1,7 @@
 //! Tests with SQLite. The integration tests run the same statements on PostgreSQL.
 
 mod audit;
+mod sums;
 
 use std::collections::BTreeMap;
 use std::future::pending;

@@ -1,11 +1,12 @@
 //! Reports of usage and cost as CSV, for spreadsheets.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use octavo_fleet::price::Currency;
 use octavo_model::text::spreadsheet_text;
 
 use crate::report::{Cost, CostReport, Usage};
+use crate::usage::Dimension;
 
 const COLUMNS: [&str; 11] = [
     "used_hours",
@@ -22,7 +23,7 @@ const COLUMNS: [&str; 11] = [
 ];
 
 /// Converts a report to CSV (RFC 4180): a row for each group and currency, with the hours in each. A compared type has a column with
-/// the cost, and one with the reason why there is none.
+/// the cost, and one with the reason why there is none. The last rows are the groups that the report does not list.
 pub fn to_csv(report: &CostReport) -> String {
     let mut writer = csv::Writer::from_writer(Vec::new());
     let names = report.by.iter().map(ToString::to_string);
@@ -33,17 +34,16 @@ pub fn to_csv(report: &CostReport) -> String {
     let header = names.chain(COLUMNS.map(str::to_owned)).chain(compared);
     let mut rows: Vec<Vec<String>> = vec![header.collect()];
     for item in &report.items {
+        let values = report.by.iter().map(|by| value(&item.group, *by));
+        rows.extend(usage_rows(values.collect(), &item.usage));
+    }
+    let labeled = label_column(&report.by);
+    for omitted in &report.omitted {
+        let label = omitted.label(&report.by);
         let values = report.by.iter().map(|by| {
-            let value = item.group.get(by).map(String::as_str).unwrap_or_default();
-            spreadsheet_text(value).into_owned()
+            if Some(*by) == labeled { label.clone() } else { value(&omitted.group, *by) }
         });
-        let hours = item.usage.device_hours;
-        let hours =
-            [hours.used, hours.idle, hours.unallocated, hours.unknown, item.usage.unpriced_hours];
-        let first: Vec<String> = values.chain(hours.map(|hours| hours.to_string())).collect();
-        for money in money(&item.usage) {
-            rows.push(first.iter().cloned().chain(money).collect());
-        }
+        rows.extend(usage_rows(values.collect(), &omitted.usage));
     }
     for row in rows {
         // A vector accepts all writes.
@@ -51,6 +51,25 @@ pub fn to_csv(report: &CostReport) -> String {
     }
     let bytes = writer.into_inner().unwrap_or_default();
     String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// The property whose column has the number of omitted groups: the workload, or else the last one.
+pub fn label_column(by: &[Dimension]) -> Option<Dimension> {
+    by.iter().find(|one| **one == Dimension::Workload).or_else(|| by.last()).copied()
+}
+
+/// Cell of a property.
+fn value(group: &BTreeMap<Dimension, String>, by: Dimension) -> String {
+    spreadsheet_text(group.get(&by).map(String::as_str).unwrap_or_default()).into_owned()
+}
+
+/// Rows of usage that begin with these cells.
+fn usage_rows(values: Vec<String>, usage: &Usage) -> impl Iterator<Item = Vec<String>> {
+    let hours = usage.device_hours;
+    let hours = [hours.used, hours.idle, hours.unallocated, hours.unknown, usage.unpriced_hours];
+    let first: Vec<String> =
+        values.into_iter().chain(hours.map(|hours| hours.to_string())).collect();
+    money(usage).into_iter().map(move |money| first.iter().cloned().chain(money).collect())
 }
 
 /// Columns of a group with amounts of money: a row for each currency, and at least one.

@@ -1,5 +1,7 @@
 //! Report of usage and cost: the document of the REST API.
 
+mod builder;
+
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
@@ -9,7 +11,8 @@ use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 use utoipa::ToSchema;
 
-use crate::compare::{Alternative, ComparedPrice, Comparison, ComparisonError};
+pub use self::builder::{GroupLimit, ReportBuilder};
+use crate::compare::{Alternative, ComparedPrice, ComparisonError};
 pub use crate::cost::Cost;
 use crate::cost::shown_costs;
 use crate::interval::Day;
@@ -40,10 +43,15 @@ pub struct CostReport {
     pub begins: Option<String>,
     /// Properties by which the usage is grouped.
     pub by: Vec<Dimension>,
-    /// Usage of each group, in descending order of device hours; in the order of time if the groups are days.
+    /// Usage of each group, in descending order of cost and then of device hours, unless another order is requested; in the order of time
+    /// if the groups are days.
     pub items: Vec<CostItem>,
     /// Number of groups that are not in `items`, but are in `total`.
     pub omitted_items: u64,
+    /// Usage of the groups that are not in `items`, so that both add up to `total`: one element, or one for each value of the property in
+    /// `limit-by`.
+    #[serde(default)]
+    pub omitted: Vec<OmittedGroups>,
     /// Usage of all groups.
     pub total: Usage,
     /// Notes on missing data.
@@ -58,6 +66,20 @@ pub struct CostItem {
     #[schema(value_type = std::collections::BTreeMap<String, String>)]
     pub group: BTreeMap<Dimension, String>,
     /// Its usage.
+    #[serde(flatten)]
+    pub usage: Usage,
+}
+
+/// Usage and cost of the groups that are not listed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct OmittedGroups {
+    /// Value of the property in `limit-by`, if there is one.
+    #[schema(value_type = std::collections::BTreeMap<String, String>)]
+    pub group: BTreeMap<Dimension, String>,
+    /// Number of groups.
+    pub groups: u64,
+    /// Their usage.
     #[serde(flatten)]
     pub usage: Usage,
 }
@@ -138,48 +160,22 @@ pub fn price_changes(prices: &PriceBook, from: Timestamp, until: Timestamp) -> V
     bounds
 }
 
-/// Creates the report for a query from its sums. At most `limit` groups are listed, and their costs compared with those on the types
-/// of `compare`.
+/// Creates the report for a query from its sums. The most expensive groups are listed, at most `limit`, and their costs compared with
+/// those on the types of `compare`.
 pub fn report(
     query: &UsageQuery,
-    sums: Vec<UsageSum>,
+    mut sums: Vec<UsageSum>,
     prices: Option<&PriceBook>,
     compare: &[TypeName],
     limit: usize,
 ) -> CostReport {
-    let mut comparison = Comparison::new(query, prices, compare);
-    let mut groups: BTreeMap<Vec<Option<String>>, Sums> = BTreeMap::new();
-    let mut total = Sums::default();
-    for sum in sums {
-        let price = price_of(query, &sum, prices);
-        let alternatives = comparison.prices(&sum);
-        for sums in [&mut total, groups.entry(sum.values.clone()).or_default()] {
-            sums.add(&sum, price.as_ref());
-            sums.compare(&sum, alternatives);
-        }
+    sums.sort_by(|one, two| one.values.cmp(&two.values));
+    let limit = GroupLimit::most_expensive(limit);
+    let mut builder = ReportBuilder::new(query, prices, compare, limit);
+    for sum in &sums {
+        builder.add(sum);
     }
-    let mut groups: Vec<_> = groups.into_iter().collect();
-    if query.by.first() != Some(&Dimension::Day) {
-        groups.sort_by_key(|(_, sums)| std::cmp::Reverse(sums.total()));
-    }
-    let omitted = groups.len().saturating_sub(limit);
-    groups.truncate(limit);
-    let items = groups.into_iter().map(|(values, sums)| CostItem {
-        group: query.by.iter().zip(values).filter_map(|(by, value)| Some((*by, value?))).collect(),
-        usage: sums.usage(compare),
-    });
-    CostReport {
-        api_version: octavo_model::API_VERSION.to_owned(),
-        kind: "CostReport".to_owned(),
-        from: query.from,
-        until: query.until,
-        begins: None,
-        by: query.by.clone(),
-        items: items.collect(),
-        omitted_items: u64::try_from(omitted).unwrap_or(u64::MAX),
-        total: total.usage(compare),
-        notes: Vec::new(),
-    }
+    builder.finish()
 }
 
 /// The price of usage.
@@ -189,6 +185,18 @@ pub(crate) fn price_of(
     prices: Option<&PriceBook>,
 ) -> Option<UnitPrice> {
     query.price(sum.period, sum.price_key.as_ref()?, prices?)
+}
+
+impl OmittedGroups {
+    /// Text for the row of these groups in a report by these properties: `other: 12 workloads`.
+    pub fn label(&self, by: &[Dimension]) -> String {
+        let noun = match by {
+            [one] | [_, one @ (Dimension::Workload | Dimension::Pod)] => one.noun(self.groups),
+            _ if self.groups == 1 => "group",
+            _ => "groups",
+        };
+        format!("other: {} {noun}", self.groups)
+    }
 }
 
 impl Usage {
@@ -223,6 +231,24 @@ impl Sums {
                 .map_err(|reason| *reason)
                 .and_then(|price| sums.costs.add(sum, price).ok_or(ComparisonError::NoPrice));
             sums.reason = sums.reason.into_iter().chain(added.err()).min();
+        }
+    }
+
+    /// Adds the sums of other usage.
+    fn merge(&mut self, other: Self) {
+        for (state, seconds) in other.ppm_seconds {
+            let sum = self.ppm_seconds.entry(state).or_default();
+            *sum = sum.saturating_add(seconds);
+        }
+        self.inferred = self.inferred.saturating_add(other.inferred);
+        self.unpriced = self.unpriced.saturating_add(other.unpriced);
+        self.percent_seconds = self.percent_seconds.saturating_add(other.percent_seconds);
+        self.measured_seconds = self.measured_seconds.saturating_add(other.measured_seconds);
+        self.costs.merge(other.costs);
+        self.alternatives.resize_with(other.alternatives.len(), AlternativeSums::default);
+        for (sums, other) in self.alternatives.iter_mut().zip(other.alternatives) {
+            sums.costs.merge(other.costs);
+            sums.reason = sums.reason.into_iter().chain(other.reason).min();
         }
     }
 
@@ -266,6 +292,17 @@ impl CostSums {
         let of_state = of_currency.entry(sum.state).or_default();
         *of_state = of_state.checked_add(cost)?;
         Some(())
+    }
+
+    /// Adds other costs; those that cannot be represented are the highest ones.
+    fn merge(&mut self, other: Self) {
+        for (currency, costs) in other.0 {
+            let of_currency = self.0.entry(currency).or_default();
+            for (state, cost) in costs {
+                let sum = of_currency.entry(state).or_default();
+                *sum = sum.checked_add(cost).unwrap_or(*sum);
+            }
+        }
     }
 
     fn rounded(self) -> Vec<Cost> {

@@ -5,5 +5,6 @@ mod budget;
 mod compare;
 mod conservation;
 mod focus;
+mod listing;
 mod rules;
 mod transactions;

@@ -117,6 +117,22 @@ impl From<&BudgetScope> for Dimension {
 }
 
 impl Dimension {
+    /// Noun for a number of values.
+    pub fn noun(self, number: u64) -> &'static str {
+        let (one, several) = match self {
+            Self::Namespace => ("namespace", "namespaces"),
+            Self::Team => ("team", "teams"),
+            Self::Type => ("type", "types"),
+            Self::Profile => ("profile", "profiles"),
+            Self::Method => ("method", "methods"),
+            Self::Day => ("day", "days"),
+            Self::Workload => ("workload", "workloads"),
+            Self::Node => ("node", "nodes"),
+            Self::Pod => ("pod", "pods"),
+        };
+        if number == 1 { one } else { several }
+    }
+
     /// Returns whether the daily sums have this property.
     pub fn is_in_daily_sums(self) -> bool {
         match self {

@@ -193,7 +193,9 @@ async fn reports(
     let workloads = if query.usage.filters.iter().any(|(one, _)| is_single_workload(one)) {
         None
     } else {
-        match ledger.report(&by(Dimension::Workload), book).await {
+        let mut query = by(Dimension::Workload);
+        query.limit.order = CostOrder::Idle;
+        match ledger.report(&query, book).await {
             Ok(report) => Some(report),
             Err(LedgerError::TooManyGroups(_)) => None,
             Err(error) => return Err(error),

@@ -4,6 +4,7 @@ mod audit;
 mod budgets;
 mod focus;
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,8 +13,8 @@ use octavo_database::{Database, DatabaseError, DatabaseUrl, in_time};
 use octavo_fleet::access::{AccessReview, Resource, Verb, Visibility};
 use octavo_fleet::price::{PriceBook, parse_time};
 use octavo_ledger::compare::{MAX_COMPARED_TYPES, compared_type};
-use octavo_ledger::report::{CostReport, price_changes, report};
-use octavo_ledger::{Day, Dimension, UsageQuery, UsageState, UsageSum};
+use octavo_ledger::report::{CostReport, GroupLimit, ReportBuilder, price_changes};
+use octavo_ledger::{CostOrder, Day, Dimension, UsageQuery, UsageState, UsageSum};
 use strum::VariantArray;
 use thiserror::Error;
 use tokio::sync::OnceCell;
@@ -34,8 +35,7 @@ const DEFAULT_LIMIT: usize = 1000;
 pub const MAX_LIMIT: usize = 10_000;
 /// Maximum number of properties by which usage is grouped.
 const MAX_DIMENSIONS: usize = 4;
-const PARAMETERS: &str =
-    "from, until, by, namespace, team, type, profile, method, workload, node, pod, limit, compare";
+const PARAMETERS: &str = "from, until, by, namespace, team, type, profile, method, workload, node, pod, limit, limit-by, sort, compare";
 
 /// Reader of the ledger. Clones share its connections.
 #[derive(Debug, Clone)]
@@ -51,8 +51,8 @@ pub struct CostQuery {
     pub usage: UsageQuery,
     /// Names of the types whose costs are compared.
     pub compare: Vec<String>,
-    /// Maximum number of groups.
-    pub limit: usize,
+    /// The listed groups.
+    pub limit: GroupLimit,
 }
 
 /// A report that cannot be created.
@@ -103,14 +103,19 @@ impl LedgerReader {
         let usage = &query.usage;
         let changes = prices.map(|prices| price_changes(prices, usage.from, usage.until));
         let usage = UsageQuery { price_changes: changes.unwrap_or_default(), ..usage.clone() };
-        let sums = self.sums(&usage).await?;
+        let mut builder = ReportBuilder::new(&usage, prices, &compare, query.limit);
+        let visit = |sum: UsageSum| {
+            builder.add(&sum);
+            ControlFlow::Continue(())
+        };
+        let _complete = in_time(READ_TIMEOUT, database.visit_usage(&usage, visit)).await?;
         let begins = if usage.needs_details() {
             in_time(READ_TIMEOUT, database.first_detailed_day()).await?
         } else {
             in_time(READ_TIMEOUT, database.first_day()).await?
         };
         let begins = begins.map(|day| day.date().to_string());
-        let mut report = report(&usage, sums, prices, &compare, query.limit);
+        let mut report = builder.finish();
         report.notes = notes(&report, prices.is_some());
         Ok(CostReport { begins, ..report })
     }
@@ -154,9 +159,24 @@ impl CostQuery {
                 price_changes: Vec::new(),
             },
             compare: Vec::new(),
-            limit: DEFAULT_LIMIT,
+            limit: GroupLimit::most_expensive(DEFAULT_LIMIT),
         };
-        set_each(pairs, &[], |name, value| query.set(name, value))?;
+        let mut limit_by = None;
+        set_each(pairs, &[], |name, value| match name {
+            "limit-by" => {
+                limit_by = Some(value.to_owned()).filter(|value| !value.is_empty());
+                Ok(())
+            }
+            _ => query.set(name, value),
+        })?;
+        // The property can come before the properties by which the usage is grouped.
+        if let Some(name) = limit_by {
+            let first = query.usage.by.first().map(ToString::to_string);
+            if first.as_ref() != Some(&name) {
+                return Err(QueryError::value("limit-by", &name, "the first property in by"));
+            }
+            query.limit.is_per_value = true;
+        }
         if query.usage.from >= query.usage.until {
             let until = query.usage.until.to_string();
             return Err(QueryError::value("until", &until, "a time after from"));
@@ -172,10 +192,11 @@ impl CostQuery {
             "from" => self.usage.from = time("from", value)?,
             "until" => self.usage.until = time("until", value)?,
             "by" => self.usage.by = dimensions(value)?,
+            "sort" => self.limit.order = order(value)?,
             "compare" => self.compare = compared(value)?,
             "limit" => {
                 let limit = value.parse().ok().filter(|limit| (1..=MAX_LIMIT).contains(limit));
-                self.limit =
+                self.limit.groups =
                     limit.ok_or_else(|| QueryError::value("limit", value, "1 to 10000"))?;
             }
             _ => {
@@ -217,6 +238,13 @@ fn dimensions(value: &str) -> Result<Vec<Dimension>, QueryError> {
         all.push(dimension);
     }
     Ok(all)
+}
+
+fn order(value: &str) -> Result<CostOrder, QueryError> {
+    CostOrder::ALL.into_iter().find(|order| order.as_str() == value).ok_or_else(|| {
+        let words = CostOrder::ALL.map(CostOrder::as_str).join(", ");
+        QueryError::value("sort", value, format!("one of {words}"))
+    })
 }
 
 fn compared(value: &str) -> Result<Vec<String>, QueryError> {

@@ -6,7 +6,7 @@ mod report;
 use octavo_client::{Client, RequestPath};
 use octavo_ledger::Dimension;
 use octavo_ledger::compare::Alternative;
-use octavo_ledger::csv::to_csv;
+use octavo_ledger::csv::{label_column, to_csv};
 use octavo_ledger::report::{CostReport, Usage};
 
 use super::output;
@@ -62,7 +62,10 @@ fn notes(report: &CostReport, remedy: &str) -> Vec<String> {
         notes.push(format!("the ledger begins on {begins}"));
     }
     if report.omitted_items > 0 {
-        notes.push(format!("{} more groups are in the total only; {remedy}", report.omitted_items));
+        notes.push(format!(
+            "{} more groups are summed up in the rows that begin with \"other\"; {remedy}",
+            report.omitted_items
+        ));
     }
     if report.total.inferred_hours > 0.0 {
         notes.push(format!(
@@ -96,9 +99,19 @@ fn table(report: &CostReport, settings: &CostSettings, colors: Colors) -> String
         });
         row(values.collect(), &item.usage)
     });
+    let labeled = label_column(&report.by);
+    let omitted = report.omitted.iter().map(|omitted| {
+        let label = omitted.label(&report.by);
+        let values = report.by.iter().map(|by| match omitted.group.get(by) {
+            _ if Some(*by) == labeled => label.clone(),
+            Some(value) => value.clone(),
+            None => "-".to_owned(),
+        });
+        row(values.collect(), &omitted.usage)
+    });
     let total = report.by.iter().enumerate();
     let total = total.map(|(at, _)| if at == 0 { "TOTAL" } else { "" }.to_owned()).collect();
-    let rows = rows.chain([row(total, &report.total)]);
+    let rows = rows.chain(omitted).chain([row(total, &report.total)]);
     let compared = report.total.alternatives.iter();
     let compared: Vec<String> = compared.map(|one| format!("COST ON {}", one.type_name)).collect();
     let compared: Vec<&str> = compared.iter().map(String::as_str).collect();

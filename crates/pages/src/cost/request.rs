@@ -86,8 +86,9 @@ impl CostRequest {
             query.usage.by = vec![Dimension::Workload];
         }
         if address.get("limit").is_empty() {
-            query.limit = MAX_LIMIT;
+            query.limit.groups = MAX_LIMIT;
         }
+        query.limit.order = order.unwrap_or(CostOrder::Cost);
         let address = address.set("by", &join(&query.usage.by, ","));
         Ok(Self { address, query, order })
     }

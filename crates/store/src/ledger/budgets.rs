@@ -3,11 +3,11 @@
 use std::ops::Range;
 
 use jiff::Timestamp;
-use octavo_database::in_time;
+use octavo_database::{MAX_SUMS, in_time};
 use octavo_fleet::budget::{Budget, BudgetScope};
 use octavo_fleet::price::PriceBook;
 use octavo_ledger::budget::{BudgetCosts, BudgetPeriod, BudgetReport};
-use octavo_ledger::report::CostReport;
+use octavo_ledger::report::{CostReport, GroupLimit};
 use octavo_ledger::{Dimension, UsageQuery};
 
 use super::{CostQuery, LedgerError, LedgerReader, READ_TIMEOUT};
@@ -64,7 +64,12 @@ impl LedgerReader {
             filters: Vec::new(),
             price_changes: Vec::new(),
         };
-        self.report(&CostQuery { usage, compare: Vec::new(), limit: usize::MAX }, prices).await
+        let limit = GroupLimit::most_expensive(MAX_SUMS);
+        let report = self.report(&CostQuery { usage, compare: Vec::new(), limit }, prices).await?;
+        if report.omitted_items > 0 {
+            return Err(LedgerError::TooManyGroups(MAX_SUMS));
+        }
+        Ok(report)
     }
 }
 

@@ -34,12 +34,14 @@ use super::problem::{ApiError, ProblemKind};
         ("workload" = Option<String>, Query, description = "Workload: namespace, kind and name", example = "team-a/Job/train"),
         ("node" = Option<String>, Query, description = "Node; requires the permission to list nodes", example = "gpu-07"),
         ("pod" = Option<String>, Query, description = "Pod: namespace and name", example = "team-a/train-0"),
-        ("limit" = Option<u32>, Query, description = "Maximum number of groups, 1 to 10,000; by default 1,000. Further ones are only in `total`"),
+        ("limit" = Option<u32>, Query, description = "Maximum number of groups, 1 to 10,000; by default 1,000. The others are summed up in `omitted`"),
+        ("limit-by" = Option<String>, Query, description = "First property in `by`: the limit applies to the groups of each of its values, at most 25,000 in total", example = "team"),
+        ("sort" = Option<String>, Query, description = "Order in which groups are selected and listed: `-cost` (default), `-hours` or `-idle` (cost of idle device hours)", example = "-idle"),
         ("compare" = Option<String>, Query, description = "Up to 8 types on which the cost of the same device hours is calculated", example = "nvidia-h200-141gb,nvidia-l40s-48gb")
     ),
     responses(
         (status = 200, description = "Usage and cost of each group", body = CostReport),
-        (status = 400, description = "Unknown or invalid parameter, unknown type, or too many groups", body = Problem, content_type = "application/problem+json"),
+        (status = 400, description = "Unknown or invalid parameter, or unknown type", body = Problem, content_type = "application/problem+json"),
         (status = 404, description = "The aggregator has no ledger", body = Problem, content_type = "application/problem+json"),
         (status = 503, description = "The ledger cannot be read", body = Problem, content_type = "application/problem+json")
     )
