@@ -13,3 +13,4 @@ pub mod text;
 pub use askama::Error as RenderError;
 
 pub use self::monthly::MonthlyReport;
+pub use self::section::{MAX_IDLE_WORKLOADS, MAX_WORKLOADS};

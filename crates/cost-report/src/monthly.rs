@@ -23,8 +23,10 @@ pub struct MonthlyReport {
     pub previous: CostReport,
     /// Usage of the reported teams, by team and type.
     pub types: CostReport,
-    /// Usage of the reported teams, by team and workload.
+    /// Usage of the reported teams, by team and workload: the most expensive workloads of each team.
     pub workloads: CostReport,
+    /// The same, with the workloads whose idle device hours are the most expensive ones.
+    pub idle: CostReport,
     /// Usage of the reported teams, by team and day.
     pub days: CostReport,
 }
@@ -49,8 +51,9 @@ impl MonthlyReport {
     pub(crate) fn change(&self, team: &CostItem) -> Option<CostChange> {
         let previous = self.previous.items.iter().find(|item| item.group == team.group);
         let none = Usage::default();
+        let is_known = previous.is_some() || self.previous.omitted_items == 0;
         let previous = previous.map_or(&none, |item| &item.usage);
-        self.is_comparable().then(|| CostChange::new(&team.usage, previous))
+        (is_known && self.is_comparable()).then(|| CostChange::new(&team.usage, previous))
     }
 
     /// Only whole months can be compared.

@@ -59,10 +59,14 @@ impl MonthlyReport {
             let change = self.change(team);
             SummaryRow::new(self, Some(number), section_name(team), &team.usage, change)
         });
+        let omitted = self.teams.omitted.iter().map(|omitted| {
+            let name = omitted.label(&self.teams.by);
+            SummaryRow::new(self, None, name, &omitted.usage, None)
+        });
         let total = &self.teams.total;
         let change = self.is_comparable().then(|| CostChange::new(total, &self.previous.total));
         let total = SummaryRow::new(self, None, "Total".to_owned(), total, change);
-        rows.chain([total]).collect()
+        rows.chain(omitted).chain([total]).collect()
     }
 
     fn command(&self) -> String {
@@ -115,12 +119,13 @@ impl MonthlyReport {
             ));
         }
         notes.extend(self.types.notes.iter().map(|note| format!("Note: {}.", printable(note))));
-        let omitted = [&self.types, &self.workloads, &self.days].map(|report| report.omitted_items);
-        let omitted = omitted.into_iter().fold(0, u64::saturating_add);
-        if omitted > 0 {
-            notes.push(format!(
-                "The tables and charts omit {omitted} groups with few device hours. The totals include them."
-            ));
+        if self.days.omitted_items > 0 {
+            let days = count_noun(
+                usize::try_from(self.days.omitted_items).unwrap_or(usize::MAX),
+                "day",
+                "days",
+            );
+            notes.push(format!("The charts omit {days} with low costs."));
         }
         notes
     }

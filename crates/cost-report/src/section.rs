@@ -3,6 +3,7 @@
 use octavo_fleet::price::Amount;
 use octavo_ledger::report::{Cost, CostItem, CostReport, Usage};
 use octavo_ledger::{CostOrder, Dimension};
+use octavo_model::text::group_thousands;
 
 use crate::change::CostChange;
 use crate::daily::DailyUsage;
@@ -10,9 +11,9 @@ use crate::monthly::{MonthlyReport, name_of_month};
 use crate::text::{StateStyle, group_name, hours, share, states, utilization};
 
 /// Maximum number of workloads in the table of a team.
-const MAX_WORKLOADS: usize = 20;
+pub const MAX_WORKLOADS: usize = 20;
 /// Maximum number of workloads in the table of idle allocations.
-const MAX_IDLE_WORKLOADS: usize = 5;
+pub const MAX_IDLE_WORKLOADS: usize = 5;
 
 /// Section of a team.
 #[derive(Debug)]
@@ -27,8 +28,6 @@ pub(crate) struct Section {
     pub(crate) daily: Option<DailyUsage>,
     pub(crate) types: Vec<UsageRow>,
     pub(crate) workloads: Vec<UsageRow>,
-    /// Number of workloads that are not in the table.
-    pub(crate) more_workloads: usize,
     /// Workloads with the highest cost of idle device hours.
     pub(crate) idle: Vec<UsageRow>,
     pub(crate) notes: Vec<String>,
@@ -82,10 +81,8 @@ impl Section {
         let usage = &team.usage;
         let device_hours = usage.device_hours;
         let types = rows(&report.types, team, Dimension::Type);
-        let mut workloads = rows(&report.workloads, team, Dimension::Workload);
-        let more_workloads = workloads.len().saturating_sub(MAX_WORKLOADS);
-        workloads.truncate(MAX_WORKLOADS);
-        let idle = items(&report.workloads, team, CostOrder::Idle).into_iter().filter(|item| {
+        let workloads = rows(&report.workloads, team, Dimension::Workload);
+        let idle = items(&report.idle, team, CostOrder::Idle).into_iter().filter(|item| {
             item.usage.device_hours.idle > 0.0 && item.group.contains_key(&Dimension::Workload)
         });
         let states = states(&device_hours).into_iter().filter(|(_, part)| *part > 0.0);
@@ -106,7 +103,6 @@ impl Section {
             daily: DailyUsage::new(items(&report.days, team, CostOrder::Hours), &report.dates()),
             types,
             workloads,
-            more_workloads,
             idle: idle
                 .take(MAX_IDLE_WORKLOADS)
                 .map(|item| UsageRow::new(item, Dimension::Workload))
@@ -131,9 +127,17 @@ fn items<'a>(report: &'a CostReport, team: &CostItem, order: CostOrder) -> Vec<&
     items
 }
 
+/// Rows of the groups of a team, the most expensive first. The last row has the groups that the report does not list.
 fn rows(report: &CostReport, team: &CostItem, dimension: Dimension) -> Vec<UsageRow> {
     let items = items(report, team, CostOrder::Cost).into_iter();
-    items.map(|item| UsageRow::new(item, dimension)).collect()
+    let name = team.group.get(&Dimension::Team);
+    let omitted = report.omitted.iter().filter(|one| one.group.get(&Dimension::Team) == name);
+    let omitted = omitted.map(|one| {
+        let groups = group_thousands(&one.groups.to_string());
+        let name = format!("other: {groups} {}", dimension.noun(one.groups));
+        UsageRow::of(name, String::new(), &one.usage)
+    });
+    items.map(|item| UsageRow::new(item, dimension)).chain(omitted).collect()
 }
 
 fn figures(report: &MonthlyReport, team: &CostItem) -> Vec<Figure> {
@@ -200,7 +204,10 @@ fn notes(usage: &Usage) -> Vec<String> {
 impl UsageRow {
     fn new(item: &CostItem, dimension: Dimension) -> Self {
         let (name, note) = group_name(dimension, item.group.get(&dimension).map(String::as_str));
-        let usage = &item.usage;
+        Self::of(name, note, &item.usage)
+    }
+
+    fn of(name: String, note: String, usage: &Usage) -> Self {
         let device_hours = usage.device_hours;
         Self {
             name,

@@ -3,11 +3,12 @@
 use jiff::Timestamp;
 use jiff::civil::{Date, date};
 use octavo_fleet::price::{PriceBook, PriceEntry, PriceKey, PurchaseOption, Validity};
-use octavo_ledger::report::{CostReport, report};
-use octavo_ledger::{Day, Dimension, PPM, UsageQuery, UsageState, UsageSum};
+use octavo_ledger::report::{CostReport, GroupLimit, ReportBuilder};
+use octavo_ledger::{CostOrder, Day, Dimension, PPM, UsageQuery, UsageState, UsageSum};
 use octavo_model::source_position::SourcePosition;
 
 use crate::monthly::{MonthlyReport, start};
+use crate::section::{MAX_IDLE_WORKLOADS, MAX_WORKLOADS};
 
 const MONTH: Date = date(2026, 11, 1);
 const L4: &str = "nvidia-l4-24gb";
@@ -57,8 +58,19 @@ fn prices() -> PriceBook {
     book
 }
 
+/// Usage by team that the aggregator returns for a month.
+fn teams(entries: &[Entry], month: Date) -> CostReport {
+    document(entries, &[Dimension::Team], month, None, GroupLimit::most_expensive(10_000))
+}
+
 /// Usage that the aggregator returns for a month.
-fn document(entries: &[Entry], by: &[Dimension], month: Date, team: Option<&str>) -> CostReport {
+fn document(
+    entries: &[Entry],
+    by: &[Dimension],
+    month: Date,
+    team: Option<&str>,
+    limit: GroupLimit,
+) -> CostReport {
     let until = month.last_of_month().tomorrow().unwrap();
     let query = UsageQuery {
         from: start(month),
@@ -95,22 +107,32 @@ fn document(entries: &[Entry], by: &[Dimension], month: Date, team: Option<&str>
             measured_seconds: entry.hours * 3600 * i64::from(PPM),
         }
     });
-    let report = report(&query, sums.collect(), Some(&prices()), &[], 10_000);
-    CostReport { begins: Some("2026-01-01".to_owned()), ..report }
+    let mut sums: Vec<UsageSum> = sums.collect();
+    sums.sort_by(|one, two| one.values.cmp(&two.values));
+    let prices = prices();
+    let mut builder = ReportBuilder::new(&query, Some(&prices), &[], limit);
+    for sum in &sums {
+        builder.add(sum);
+    }
+    CostReport { begins: Some("2026-01-01".to_owned()), ..builder.finish() }
 }
 
 /// The report, two weeks after the month.
 fn monthly(entries: &[Entry], team: Option<&str>) -> MonthlyReport {
-    let of = |by: &[Dimension]| document(entries, by, MONTH, team);
+    let of = |by, order, groups| {
+        let limit = GroupLimit { order, groups, is_per_value: true };
+        document(entries, &[Dimension::Team, by], MONTH, team, limit)
+    };
     MonthlyReport {
         month: MONTH,
         at: Day::from_date(date(2026, 12, 15)).start_time(),
         team: team.map(str::to_owned),
-        teams: document(entries, &[Dimension::Team], MONTH, None),
-        previous: document(entries, &[Dimension::Team], date(2026, 10, 1), None),
-        types: of(&[Dimension::Team, Dimension::Type]),
-        workloads: of(&[Dimension::Team, Dimension::Workload]),
-        days: of(&[Dimension::Team, Dimension::Day]),
+        teams: teams(entries, MONTH),
+        previous: teams(entries, date(2026, 10, 1)),
+        types: of(Dimension::Type, CostOrder::Cost, 100),
+        workloads: of(Dimension::Workload, CostOrder::Cost, MAX_WORKLOADS),
+        idle: of(Dimension::Workload, CostOrder::Idle, MAX_IDLE_WORKLOADS),
+        days: of(Dimension::Day, CostOrder::Cost, 31),
     }
 }
 
@@ -279,15 +301,46 @@ fn only_whole_months_are_compared() {
 }
 
 #[test]
-fn long_lists_of_workloads_name_the_rest() {
-    let names: Vec<&'static str> = (10..35).map(|at| &*format!("v/Job/w{at}").leak()).collect();
+fn workloads_that_are_not_listed_are_one_row_of_their_team() {
+    let names: Vec<&'static str> = (10..40).map(|at| &*format!("v/Job/w{at}").leak()).collect();
     let entries = names.iter().zip(1..).map(|(name, hours)| used(3, "vision", name, hours));
-    let mut report = monthly(&entries.collect::<Vec<_>>(), None);
+    let mut entries: Vec<Entry> = entries.collect();
+    entries.push(idle(4, "vision", "v/Job/w10", 1));
+    // More hours, but cheaper: the type has no price.
+    entries.push(Entry { type_name: A10, ..used(3, "vision", "v/Job/unpriced", 1000) });
+    entries.push(used(5, "language", "l/Job/serve", 1));
+    let mut report = monthly(&entries, None);
     report.days.omitted_items = 3;
     let page = report.html().unwrap();
     let vision = section(&page, "vision");
-    assert_eq!(vision.iter().filter(|text| text.starts_with("v/Job/")).count(), 20);
-    has(&vision, "v/Job/w34");
-    assert!(page.contains("5 more workloads are not listed."), "{page}");
-    assert!(page.contains("omit 3 groups with few device hours"), "{page}");
+    let listed = vision.iter().filter(|text| text.starts_with("v/Job/w")).count();
+    // The last one is in the table of idle allocations.
+    assert_eq!(listed, 20 + 1, "{vision:#?}");
+    has(&vision, "v/Job/w39");
+    // 1 to 10 hours, the idle hour and 1,000 hours without a price.
+    let expected =
+        ["other: 11 workloads", "1,056.0", "1,055.0", "1.0", "50 %", "140.00 EUR", "2.50 EUR"];
+    assert_eq!(row(&vision, "other: 11 workloads", 7), expected);
+    has(&section(&page, "language"), "l/Job/serve");
+    has(&texts(&page), "The charts omit 3 days with low costs.");
+}
+
+#[test]
+fn teams_that_are_not_listed_are_a_row_of_the_summary() {
+    let mut entries = sample();
+    entries.push(used(3, "small", "s/Job/train", 1));
+    entries.push(used(3, "tiny", "t/Job/train", 2));
+    let mut report = monthly(&entries, None);
+    let limit = GroupLimit::most_expensive(3);
+    report.teams = document(&entries, &[Dimension::Team], MONTH, None, limit);
+    // A team that is not listed in the previous month is not new.
+    let october = date(2026, 10, 1);
+    let limit = GroupLimit::most_expensive(1);
+    report.previous = document(&entries, &[Dimension::Team], october, None, limit);
+    let page = report.html().unwrap();
+    let summary = section(&page, "All teams");
+    let other = row(&summary, "other: 2 teams", 6);
+    assert_eq!(other[1..], ["3.0", "0.0", "&#60; 1 %", "7.50 EUR", "0.00 EUR"]);
+    assert_eq!(row(&summary, "Total", 6)[1], "403.0");
+    assert!(!section(&page, "language").iter().any(|text| text.contains("new")), "{page}");
 }
