@@ -167,13 +167,12 @@ impl<'a> Planning<'a> {
         let mut choices = Vec::new();
         let mut obstacles: BTreeMap<Obstacle, Vec<usize>> = BTreeMap::new();
         for (index, node) in self.nodes.iter().enumerate() {
-            let choice = match self.obstacle(node, request) {
-                Some(obstacle) => Err(obstacle),
-                None => {
-                    let choice = known.entry(index);
-                    let choice = choice.or_insert_with(|| self.choose(index, number, request));
-                    choice.as_ref().map_err(|obstacle| *obstacle)
-                }
+            let choice = if let Some(obstacle) = self.obstacle(node, request) {
+                Err(obstacle)
+            } else {
+                let choice = known.entry(index);
+                let choice = choice.or_insert_with(|| self.choose(index, number, request));
+                choice.as_ref().map_err(|obstacle| *obstacle)
             };
             match choice {
                 Ok(choice) => choices.push((choice.score, index)),
@@ -201,12 +200,14 @@ impl<'a> Planning<'a> {
     fn obstacle(&self, node: &PlannedNode<'_>, request: &Request<'_>) -> Option<Obstacle> {
         let requirements = &request.pod.requirements;
         let held = self.held.get(node.cluster.name.as_str());
-        scheduling_obstacle(requirements, node.cluster)
-            .or((!node.observed.is_reliable).then_some(Obstacle::Unknown))
-            .or_else(|| {
-                let has_room = has_other_resources(requirements, node.cluster, held);
-                (!has_room).then_some(Obstacle::OtherResources)
-            })
+        if let Some(obstacle) = scheduling_obstacle(requirements, node.cluster) {
+            return Some(obstacle);
+        }
+        if !node.observed.is_reliable {
+            return Some(Obstacle::Unknown);
+        }
+        let has_room = has_other_resources(requirements, node.cluster, held);
+        (!has_room).then_some(Obstacle::OtherResources)
     }
 
     /// The best instances for a pod on a node, or why it gets none. The result holds until the instances of the node or a reservation

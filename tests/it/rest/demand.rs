@@ -57,10 +57,10 @@ async fn pending_pods_have_proposals_from_the_reports_of_agents() {
     assert_eq!(
         outcomes,
         [
-            "available: idle on node mixed-1: 3g.40gb at slice 0 of GPU 2; the scheduler can place the pod",
-            "available: idle on node mixed-1: 1g.10gb at slice 4 of GPU 2; the scheduler can place the pod",
-            "create: create on node mixed-1: 2g.20gb at slice 6 of GPU 2; no instance is destroyed",
-            "blocked: instances that are in use or proposed for other pods leave no room on 1 node (1 slice left, where no instance fits)",
+            "available: idle on node mixed-1: 3g.40gb at slice 4 of GPU 2; the scheduler can place the pod",
+            "available: idle on node mixed-1: 1g.10gb at slice 0 of GPU 2; the scheduler can place the pod",
+            "create: create on node mixed-1: 2g.20gb at slice 2 of GPU 2; no instance is destroyed",
+            "blocked: instances that are in use or proposed for other pods leave no room on 1 node (1 slice left; the largest instance that fits is 1g.10gb)",
         ]
     );
     let devices = report["devices"].as_array().unwrap();

@@ -194,7 +194,7 @@ fn better_node_is_chosen_and_the_other_one_explained() {
 
 #[test]
 fn unsuitable_nodes_are_counted_by_obstacle() {
-    let cases: [(&str, fn(&mut ClusterNode, &mut ObservedNode), Obstacle); 7] = [
+    let cases: [(&str, Change, Obstacle); 7] = [
         ("cordoned", |node, _| node.is_cordoned = true, Obstacle::Unschedulable),
         ("not ready", |node, _| node.readiness = Readiness::NotReady, Obstacle::Unschedulable),
         ("tainted", |node, _| node.taints.push(taint()), Obstacle::Tainted),
@@ -232,6 +232,8 @@ fn pods_beyond_the_limit_are_counted() {
     let placed = report.items.iter().filter(|one| one.outcome == Outcome::Create).count();
     assert_eq!((placed, report.devices[0].pods), (7, 7));
 }
+
+type Change = fn(&mut ClusterNode, &mut ObservedNode);
 
 fn taint() -> Taint {
     Taint { key: "gpu".into(), value: "mig".into(), effect: Effect::NoSchedule }
