@@ -18,7 +18,6 @@ pub mod csv;
 mod device;
 pub mod focus;
 mod interval;
-mod order;
 mod part;
 mod parts;
 mod recorder;
@@ -30,9 +29,9 @@ mod usage;
 
 pub use self::device::Device;
 pub use self::interval::{Day, Interval, IntervalKey, Utilization};
-pub use self::order::CostOrder;
 pub use self::part::{Activity, Container, Holder, Method, PPM, Part, UsageState};
 pub use self::parts::{MeasuredPart, parts};
 pub use self::recorder::{DeviceState, MAX_BRIDGED_SECONDS, MAX_PAST_SECONDS, Recorder};
+pub use self::report::CostOrder;
 pub use self::transactions::transactions;
 pub use self::usage::{Dimension, UsageQuery, UsageSum};

@@ -1,6 +1,7 @@
 //! Report of usage and cost: the document of the REST API.
 
 mod builder;
+mod order;
 
 use std::collections::BTreeMap;
 
@@ -12,6 +13,7 @@ use serde_with::skip_serializing_none;
 use utoipa::ToSchema;
 
 pub use self::builder::{GroupLimit, ReportBuilder};
+pub use self::order::CostOrder;
 use crate::compare::{Alternative, ComparedPrice, ComparisonError};
 pub use crate::cost::Cost;
 use crate::cost::shown_costs;

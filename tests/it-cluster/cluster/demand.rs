@@ -48,7 +48,8 @@ async fn m21_pending_pod_is_proposed_an_instance_which_it_finds_after_the_layout
     let url = format!("--aggregator=http://{}", aggregator.grpc);
     let layouts = rig.machine.layouts("[{devices: all, mig: {1g.5gb: 4, 3g.20gb: 1}}]");
     rig.label(&["octavo.dev/layout=all-1g.5gb"]);
-    let _agent = rig.start(&[&url, "--aggregator-plaintext", "--layouts", &layouts]);
+    let _agent =
+        rig.start(&[&url, "--aggregator-plaintext", "--layouts", &layouts, "--usage-interval=1s"]);
     rig.await_label("octavo.dev/layout-state", "applied");
 
     let pod = format!("{namespace}-train");
@@ -70,8 +71,9 @@ async fn m21_pending_pod_is_proposed_an_instance_which_it_finds_after_the_layout
         let uuid = of_half.unwrap()["computeInstances"][0]["uuid"].clone();
         kubelet.give(&namespace, pod, uuid.as_str().unwrap());
     }
-    let blocked = proposal(&reader, &pod, |one| one["outcome"] == "blocked").await;
-    assert_eq!(blocked["obstacles"][0]["reason"], "occupied", "{blocked:#}");
+    let is_occupied = |one: &Value| one["obstacles"][0]["reason"] == "occupied";
+    let blocked = proposal(&reader, &pod, is_occupied).await;
+    assert_eq!(blocked["outcome"], "blocked", "{blocked:#}");
 
     kubelet.ended("second");
     let replace = proposal(&reader, &pod, |one| one["outcome"] == "replace").await;

@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 use octavo_fleet::price::{Currency, ExactCost, PriceBook};
 use octavo_model::id::TypeName;
 
+use super::order::CostOrder;
 use super::{CostItem, CostReport, OmittedGroups, Sums, price_of};
 use crate::compare::Comparison;
-use crate::order::CostOrder;
 use crate::part::UsageState;
 use crate::usage::{Dimension, UsageQuery, UsageSum};
 

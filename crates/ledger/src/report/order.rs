@@ -2,7 +2,7 @@
 
 use octavo_fleet::price::{Amount, Currency};
 
-use crate::report::{Cost, CostItem, CostReport};
+use super::{Cost, CostItem, CostReport};
 
 /// Order of groups; always descending.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
