@@ -277,13 +277,15 @@ fn proposals() {
                     inventory: Inventory { devices, ..Inventory::default() },
                     holders: Vec::new(),
                     sharing: None,
-                    is_reliable: true,
+                    is_stale: false,
+                    are_users_known: true,
                 }
             })
             .collect();
         let cluster = nodes.iter().map(|node| ClusterNode {
             name: node.name.clone(),
             readiness: Readiness::Ready,
+            labels: [("nvidia.com/mig.strategy".to_owned(), "mixed".to_owned())].into(),
             allocatable: Amounts::default().with("pods", 100),
             ..ClusterNode::default()
         });

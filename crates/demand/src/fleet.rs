@@ -67,7 +67,7 @@ impl Fleet {
     }
 
     /// Adds a model, and returns its index.
-    pub fn add_geometry(&mut self, geometry: Geometry) -> usize {
+    pub(crate) fn add_geometry(&mut self, geometry: Geometry) -> usize {
         let known = self.geometries.iter().position(|known| *known == geometry);
         known.unwrap_or_else(|| {
             let geometries = Arc::make_mut(&mut self.geometries);
@@ -77,7 +77,7 @@ impl Fleet {
     }
 
     /// Adds a device of a model with these instances. Returns false, and changes nothing, if they do not fit together.
-    pub fn add_gpu(&mut self, geometry: usize, instances: Vec<Instance>) -> bool {
+    pub(crate) fn add_gpu(&mut self, geometry: usize, instances: Vec<Instance>) -> bool {
         let Some(model) = self.geometries.get(geometry) else { return false };
         let mut gpu = Gpu { geometry, in_use: Geometry::EMPTY, instances };
         let in_use = model.set_of(gpu.places_in_use());
@@ -90,7 +90,7 @@ impl Fleet {
 
     /// These devices alone, with the same models. A reservation of another device has no effect on them.
     #[must_use]
-    pub fn part(&self, gpus: Range<usize>) -> Self {
+    pub(crate) fn part(&self, gpus: Range<usize>) -> Self {
         let reservation = self.reservation.filter(|one| gpus.contains(&one.gpu));
         let reservation =
             reservation.map(|one| Reservation { gpu: one.gpu.saturating_sub(gpus.start), ..one });
@@ -113,8 +113,26 @@ impl Fleet {
 
     /// The same devices without a reservation.
     #[must_use]
-    pub fn without_reservation(self) -> Self {
+    pub(crate) fn without_reservation(self) -> Self {
         Self { reservation: None, ..self }
+    }
+
+    /// The same devices without instances and without a reservation.
+    #[must_use]
+    pub(crate) fn without_instances(mut self) -> Self {
+        for gpu in &mut self.gpus {
+            gpu.instances.clear();
+            gpu.in_use = Geometry::EMPTY;
+        }
+        self.without_reservation()
+    }
+
+    /// GPU slices that no instance in use occupies.
+    pub(crate) fn free_slices(&self) -> u32 {
+        let free = self.gpus.iter().filter_map(|gpu| {
+            self.geometries.get(gpu.geometry).map(|one| one.free_slices(gpu.in_use))
+        });
+        free.fold(0, u32::saturating_add)
     }
 
     /// GPU slices of all devices.
@@ -180,7 +198,7 @@ impl Fleet {
     }
 
     /// Like [`Self::reserve`], but only a device for which `is_possible` is true. Returns its index.
-    pub fn reserve_one_of(
+    pub(crate) fn reserve_one_of(
         &mut self,
         profile: &ProfileName,
         holder: usize,

@@ -173,6 +173,11 @@ impl Geometry {
         self.additions(set).iter().filter(move |addition| addition.place.profile == profile)
     }
 
+    /// Number of additions to all sets.
+    pub(crate) fn addition_count(&self) -> usize {
+        self.sets.iter().map(|set| set.additions.len()).fold(0, usize::saturating_add)
+    }
+
     /// The place of an instance that the driver reports; `None` if the geometry has no such profile or placement.
     pub fn place(&self, profile_id: u32, placement: Placement) -> Option<Place> {
         let profile = self.profiles.iter().position(|profile| profile.id == profile_id)?;

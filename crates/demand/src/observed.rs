@@ -1,17 +1,32 @@
 //! Observed devices in MIG mode.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use octavo_fleet::cluster::Amounts;
+use octavo_fleet::cluster::{ClusterNode, ClusterPod};
 use octavo_model::catalog::ProfileCatalog;
 use octavo_model::holder::Holder;
 use octavo_model::inventory::{Condition, Device, GpuInstance, Inventory, Mig, MigMode, MigState};
 use octavo_model::resource::ResourceName;
-use octavo_model::sharing_status::{DeviceProvider, SharingStatus};
+use octavo_model::sharing_status::{DeviceProvider, SharingStatus, UnitStatus};
 use octavo_planner::plan::is_in_use;
 
 use crate::fleet::{Fleet, Instance, User};
 use crate::geometry::{Geometry, Place};
+
+/// Maximum number of additions to the sets of all models, because agents choose what they report. An H100 has about 7,000.
+const MAX_ADDITIONS: usize = 1 << 20;
+/// Maximum number of models of a node that no earlier node has.
+const MAX_NEW_MODELS: usize = 4;
+
+/// Label with the strategy of NVIDIA's device plugin and its values.
+const STRATEGY: &str = "nvidia.com/mig.strategy";
+/// Strategy under which instances have the resource name of whole GPUs.
+const SINGLE: &str = "single";
+/// Strategy under which instances have the resource names of their profiles.
+const MIXED: &str = "mixed";
+
+/// Prefix of the resource names of instances.
+const MIG_RESOURCE: &str = "nvidia.com/mig-";
 
 /// Report of a node's agent.
 #[derive(Debug, Clone)]
@@ -24,8 +39,10 @@ pub struct ObservedNode {
     pub holders: Vec<Holder>,
     /// Allocation of its devices.
     pub sharing: Option<SharingStatus>,
-    /// True if the report is recent and lists the users of all devices.
-    pub is_reliable: bool,
+    /// True if the agent has not reported recently.
+    pub is_stale: bool,
+    /// True if `holders` lists the users of all devices.
+    pub are_users_known: bool,
 }
 
 /// A device in the fleet.
@@ -39,10 +56,31 @@ pub(crate) struct ObservedDevice {
     pub(crate) before: Vec<Place>,
 }
 
-/// Geometries by table of profiles, because most devices are identical.
+/// Devices of a node that are planned.
 #[derive(Debug, Default)]
-pub(crate) struct Models {
-    known: Vec<(ProfileCatalog, Option<usize>)>,
+pub(crate) struct ObservedDevices {
+    /// The devices.
+    pub(crate) devices: Vec<ObservedDevice>,
+    /// True if others are in MIG mode, but cannot be planned.
+    pub(crate) are_incomplete: bool,
+}
+
+/// Geometries by table of profiles, because most devices are identical. Only devices with a requested profile have one.
+#[derive(Debug)]
+pub(crate) struct Models<'a> {
+    requested: BTreeSet<&'a str>,
+    known: Vec<(ProfileCatalog, Model)>,
+    additions: usize,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Model {
+    /// Index in the fleet.
+    Planned(usize),
+    /// No pod requests one of its profiles.
+    NotRequested,
+    /// Its table of profiles is invalid or too large.
+    Unsupported,
 }
 
 impl ObservedNode {
@@ -51,98 +89,196 @@ impl ObservedNode {
         self.mig_devices().next().is_some()
     }
 
-    /// Returns whether the node would offer a new instance under this resource name, for one pod only.
-    pub(crate) fn offers(&self, resource: &str) -> bool {
-        let Some(sharing) = &self.sharing else { return true };
-        if sharing.mode == DeviceProvider::Dra {
+    /// Returns whether the node would offer a new instance under this resource name, for one pod only. Without any sign of the strategy
+    /// `mixed`, it would not.
+    pub(crate) fn offers(&self, resource: &str, node: &ClusterNode) -> bool {
+        let strategy = node.label(STRATEGY);
+        let provider = self.sharing.as_ref().and_then(|sharing| sharing.mode.known());
+        if strategy == Some(SINGLE) || provider == Some(DeviceProvider::Dra) {
             return false;
         }
-        let mut resources = sharing.resources.iter();
-        let offered = resources.find(|offered| offered.name.as_str() == resource);
-        offered.is_none_or(|offered| offered.units.iter().all(|unit| unit.replicas.is_none()))
+        let resources = self.sharing.iter().flat_map(|sharing| &sharing.resources);
+        let mut names = resources.map(|resource| resource.name.as_str());
+        let is_mixed = strategy == Some(MIXED)
+            || provider == Some(DeviceProvider::Embedded)
+            || names.any(|name| name.starts_with(MIG_RESOURCE))
+            || node.allocatable.iter().any(|(name, _)| name.starts_with(MIG_RESOURCE));
+        is_mixed && !self.shared_resources().contains(resource)
     }
 
-    /// Adds its devices in MIG mode to the fleet. Devices whose instances are not fully known are not added. `held` are the amounts that
-    /// pods hold on the node: if they are more than the instances in use, a pod can be about to use an idle instance.
+    /// Adds its devices in MIG mode to the fleet. `bound` are the pods on the node that request instances.
     pub(crate) fn add_to(
         &self,
         fleet: &mut Fleet,
-        models: &mut Models,
-        held: Option<&Amounts>,
-    ) -> Vec<ObservedDevice> {
-        let usage = self.used_by_resource();
-        let is_expected = |geometry: &Geometry, place: Place| {
-            let profile = geometry.profiles().get(place.profile);
-            let resource = profile.map(|profile| ResourceName::mig(&profile.name).to_string());
-            resource.is_none_or(|resource| {
-                let held = held.map_or(0, |held| held.get(&resource));
-                held > usage.get(&resource).copied().unwrap_or(0)
-            })
-        };
-        let mut added = Vec::new();
+        models: &mut Models<'_>,
+        bound: &[&ClusterPod],
+    ) -> ObservedDevices {
+        let expected = self.expected_resources(bound);
+        let units = self.units();
+        let mut found = ObservedDevices::default();
+        let mut new_models = 0_usize;
         for (device, state) in self.mig_devices() {
-            let Some(model) = models.of(state, fleet) else { continue };
-            let Some(geometry) = fleet.geometries().get(model) else { continue };
-            let instances = state.gpu_instances.iter().map(|instance| {
-                let place = geometry.place(instance.profile_id, instance.placement)?;
-                let is_used = is_in_use(device, &self.holders, instance)
-                    || !is_offered_whole(state, instance)
-                    || is_expected(geometry, place);
-                Some(Instance { place, user: is_used.then_some(User::Workload) })
+            if !models.knows(state) {
+                new_models = new_models.saturating_add(1);
+            }
+            let model = if new_models > MAX_NEW_MODELS {
+                Model::Unsupported
+            } else {
+                models.model(state, fleet)
+            };
+            let index = match model {
+                Model::Planned(index) => index,
+                Model::NotRequested => continue,
+                Model::Unsupported => {
+                    found.are_incomplete = true;
+                    continue;
+                }
+            };
+            let is_idle = |instance: &GpuInstance, resource: &str| {
+                !is_in_use(device, &self.holders, instance)
+                    && !expected.contains(resource)
+                    && is_offered(state, instance, resource, &units)
+            };
+            let instances = fleet.geometries().get(index).and_then(|geometry| {
+                let each = state.gpu_instances.iter().map(|instance| {
+                    let place = geometry.place(instance.profile_id, instance.placement)?;
+                    let profile = geometry.profiles().get(place.profile)?;
+                    let is_idle = is_idle(instance, ResourceName::mig(&profile.name).as_str());
+                    Some(Instance { place, user: (!is_idle).then_some(User::Workload) })
+                });
+                each.collect::<Option<Vec<Instance>>>()
             });
-            let Some(instances) = instances.collect::<Option<Vec<Instance>>>() else { continue };
-            let before = instances.iter().map(|one| one.place).collect();
-            if fleet.add_gpu(model, instances) {
+            let before = instances.iter().flatten().map(|one| one.place).collect();
+            let is_usable = device.condition == Condition::Working && device.mig.is_fully_known();
+            let instances = instances.filter(|_| is_usable && is_stable(state));
+            if instances.is_some_and(|instances| fleet.add_gpu(index, instances)) {
                 let name = device.index.map(|index| format!("GPU {index}"));
                 let name = name.unwrap_or_else(|| device.pci.to_string());
-                added.push(ObservedDevice { pci: device.pci.to_string(), name, before });
+                found.devices.push(ObservedDevice { pci: device.pci.to_string(), name, before });
+            } else {
+                found.are_incomplete = true;
             }
         }
-        added
+        found
     }
 
-    /// Its working devices in MIG mode whose instances are known completely.
+    /// Its devices in MIG mode.
     fn mig_devices(&self) -> impl Iterator<Item = (&Device, &MigState)> {
-        self.inventory.devices.iter().filter_map(|device| {
-            let Mig::Capable(state) = &device.mig else { return None };
-            let is_stable = state.current == MigMode::Enabled && state.pending == MigMode::Enabled;
-            let is_usable = device.condition == Condition::Working && device.mig.is_fully_known();
-            (is_stable && is_usable).then_some((device, state))
+        self.inventory.devices.iter().filter_map(|device| match &device.mig {
+            Mig::Capable(state) if state.current == MigMode::Enabled => Some((device, state)),
+            Mig::Capable(_) | Mig::NotCapable | Mig::Unknown => None,
         })
     }
 
-    /// Number of instances in use by resource.
-    fn used_by_resource(&self) -> BTreeMap<String, u64> {
-        let mut used: BTreeMap<String, u64> = BTreeMap::new();
-        for (device, state) in self.mig_devices() {
-            let instances = state.gpu_instances.iter();
-            for instance in instances.filter(|one| is_in_use(device, &self.holders, one)) {
-                if let Some(profile) = state.catalog.by_id(instance.profile_id) {
-                    let count =
-                        used.entry(ResourceName::mig(&profile.name).to_string()).or_default();
-                    *count = count.saturating_add(1);
+    /// Resources of bound pods whose devices are not known yet. Any idle instance of them can be that of the pod.
+    fn expected_resources<'a>(&self, bound: &[&'a ClusterPod]) -> BTreeSet<&'a str> {
+        let pods = self.holders.iter().filter_map(|holder| holder.details.pod.as_ref());
+        let known: BTreeSet<(&str, &str)> =
+            pods.filter_map(|pod| pod.namespace.as_deref().zip(pod.name.as_deref())).collect();
+        let missing = bound.iter().filter(|pod| {
+            let key = &pod.key;
+            !known.contains(&(key.namespace.as_str(), key.name.as_str()))
+        });
+        let resources = missing.flat_map(|pod| pod.requirements.amounts.accelerators());
+        resources.map(|(resource, _)| resource).collect()
+    }
+
+    /// Offered devices and partitions by UUID, with their resource.
+    fn units(&self) -> BTreeMap<&str, (&str, &UnitStatus)> {
+        let resources = self.sharing.iter().flat_map(|sharing| &sharing.resources);
+        let units = resources.flat_map(|resource| {
+            resource.units.iter().map(|unit| (unit.uuid.as_str(), (resource.name.as_str(), unit)))
+        });
+        units.collect()
+    }
+
+    /// Resource names of the profiles whose instances are offered in another way: in time slices, or under another name.
+    fn shared_resources(&self) -> BTreeSet<String> {
+        let units = self.units();
+        let mut shared = BTreeSet::new();
+        for (_, state) in self.mig_devices() {
+            for instance in &state.gpu_instances {
+                let Some(profile) = state.catalog.by_id(instance.profile_id) else { continue };
+                let resource = ResourceName::mig(&profile.name).to_string();
+                let unit = uuid(instance).and_then(|uuid| units.get(uuid.as_str()));
+                let is_exclusive =
+                    unit.is_none_or(|(name, unit)| *name == resource && unit.replicas.is_none());
+                if !is_exclusive {
+                    shared.insert(resource);
                 }
             }
         }
-        used
+        shared
     }
 }
 
-impl Models {
-    fn of(&mut self, state: &MigState, fleet: &mut Fleet) -> Option<usize> {
+impl<'a> Models<'a> {
+    /// Models with any of these resources.
+    pub(crate) fn new(requested: BTreeSet<&'a str>) -> Self {
+        Self { requested, known: Vec::new(), additions: 0 }
+    }
+
+    fn knows(&self, state: &MigState) -> bool {
+        self.known.iter().any(|(catalog, _)| *catalog == state.catalog)
+    }
+
+    fn model(&mut self, state: &MigState, fleet: &mut Fleet) -> Model {
         let known = self.known.iter().find(|(catalog, _)| *catalog == state.catalog);
         if let Some((_, model)) = known {
             return *model;
         }
-        let geometry = Geometry::new(state, |_| true).ok();
-        let model = geometry.map(|geometry| fleet.add_geometry(geometry));
+        let mut names = state.catalog.profiles().iter().map(|profile| &profile.name);
+        let is_requested =
+            names.any(|name| self.requested.contains(ResourceName::mig(name).as_str()));
+        let model = if is_requested { self.add(state, fleet) } else { Model::NotRequested };
         self.known.push((state.catalog.clone(), model));
         model
+    }
+
+    fn add(&mut self, state: &MigState, fleet: &mut Fleet) -> Model {
+        if self.additions >= MAX_ADDITIONS {
+            return Model::Unsupported;
+        }
+        let Ok(geometry) = Geometry::new(state, |_| true) else { return Model::Unsupported };
+        self.additions = self.additions.saturating_add(geometry.addition_count());
+        if self.additions > MAX_ADDITIONS {
+            return Model::Unsupported;
+        }
+        Model::Planned(fleet.add_geometry(geometry))
+    }
+}
+
+fn is_stable(state: &MigState) -> bool {
+    state.pending == MigMode::Enabled
+}
+
+/// UUID of the only compute instance.
+fn uuid(instance: &GpuInstance) -> Option<String> {
+    let [compute] = instance.compute_instances.as_slice() else { return None };
+    compute.uuid.as_ref().map(ToString::to_string)
+}
+
+/// Returns whether a pod that requests the resource can be allocated the instance. Without a list of units, only its slices are known.
+fn is_offered(
+    state: &MigState,
+    instance: &GpuInstance,
+    resource: &str,
+    units: &BTreeMap<&str, (&str, &UnitStatus)>,
+) -> bool {
+    if !is_whole(state, instance) {
+        return false;
+    }
+    let unit = uuid(instance).and_then(|uuid| units.get(uuid.as_str()).copied());
+    match unit {
+        Some((name, unit)) => {
+            name == resource && unit.replicas.is_none() && unit.health.is_healthy()
+        }
+        None => units.is_empty(),
     }
 }
 
 /// Returns whether the instance has one compute instance with all its slices, as device plugins offer it under its profile's name.
-fn is_offered_whole(state: &MigState, instance: &GpuInstance) -> bool {
+fn is_whole(state: &MigState, instance: &GpuInstance) -> bool {
     let [compute] = instance.compute_instances.as_slice() else { return false };
     let Some(profile) = state.catalog.by_id(instance.profile_id) else { return false };
     let slices = compute.resources.map(|resources| resources.compute_slices);

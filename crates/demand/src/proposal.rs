@@ -1,9 +1,10 @@
-//! Proposals for pending pods: which idle instances to create or replace, and why not elsewhere.
+//! Proposals for pending pods: idle instances to create or replace, and the obstacles elsewhere.
 
 mod explanation;
+mod request;
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use octavo_fleet::cluster::{
@@ -13,47 +14,39 @@ use octavo_fleet::cluster::{
 use octavo_model::API_VERSION;
 use octavo_model::resource::ResourceName;
 
+pub(crate) use self::request::MIN_AGE_SECONDS;
+pub use self::request::has_requests;
+use self::request::{Request, is_instance};
 use crate::choice::{Fragmentation, Score, candidates};
-use crate::fleet::{Fleet, Operations};
+use crate::fleet::Fleet;
 use crate::geometry::{Geometry, Place, Profile};
 use crate::observed::{Models, ObservedDevice, ObservedNode};
 use crate::report::{DemandReport, Obstacle, PodProposal};
 
-/// Minimum age of a pod, because the scheduler places most pods within seconds.
-pub(crate) const MIN_AGE_SECONDS: i64 = 10;
 /// Age after which a device is reserved for a pod that no change of idle instances can place.
 const RESERVE_AFTER_SECONDS: i64 = 600;
-/// Maximum number of planned pods, because anyone who may create pods chooses their number.
+/// Maximum number of planned pods, because users choose how many pods they create.
 pub(crate) const MAX_PODS: usize = 256;
-/// Maximum number of instances of a pod. No device and no node has more.
-const MAX_INSTANCES: u64 = 128;
+/// Maximum sum over all pods of the devices that are compared for each instance. 1,000 nodes with 8 GPUs and pods with one instance of each
+/// profile need 60,000.
+const MAX_COMPARISONS: usize = 1_000_000;
 /// Number of nodes that are listed as alternatives.
 const MAX_ALTERNATIVES: usize = 2;
-
-/// Prefix of resources of MIG instances.
-const MIG_RESOURCE: &str = "nvidia.com/mig-";
-
-/// Returns whether any pod waits for MIG instances.
-pub fn has_requests(snapshot: &ClusterSnapshot) -> bool {
-    snapshot.pods.values().any(|pod| Request::new(pod, 0).is_some())
-}
 
 /// Proposes instances for the pending pods of the cluster. `now` is in seconds since 1970.
 ///
 /// The pods that have waited longest are planned first, each with the instances of all pods before it. Instances in use are never
 /// destroyed. Nothing is changed.
 pub fn propose(snapshot: &ClusterSnapshot, nodes: &[ObservedNode], now: i64) -> DemandReport {
-    let mut pods: Vec<Request<'_>> =
-        snapshot.pods.values().filter_map(|pod| Request::new(pod, now)).collect();
-    let waiting = pods.len();
-    pods.retain(|pod| pod.age.is_none_or(|age| age >= MIN_AGE_SECONDS));
-    let recent_pods = waiting.saturating_sub(pods.len());
-    // Pods of unknown age come last.
-    pods.sort_by_key(|one| (Reverse(one.age), &one.pod.key));
-    let omitted_pods = pods.len().saturating_sub(MAX_PODS);
-    pods.truncate(MAX_PODS);
-    let mut planning = Planning::new(snapshot, nodes);
-    let items = pods.iter().enumerate().map(|(number, pod)| planning.plan(number, pod)).collect();
+    let (pods, recent_pods) = Request::all(snapshot, now);
+    let mut planning = Planning::new(snapshot, nodes, &pods);
+    let mut items = Vec::new();
+    for pod in pods.iter().take(MAX_PODS) {
+        if !planning.is_too_costly(pod) {
+            items.push(planning.plan(items.len(), pod));
+        }
+    }
+    let omitted_pods = pods.len().saturating_sub(items.len());
     DemandReport {
         api_version: API_VERSION.to_owned(),
         kind: "DemandReport".to_owned(),
@@ -66,16 +59,6 @@ pub fn propose(snapshot: &ClusterSnapshot, nodes: &[ObservedNode], now: i64) -> 
     }
 }
 
-/// Pending pod that requests MIG instances.
-#[derive(Debug)]
-struct Request<'a> {
-    pod: &'a ClusterPod,
-    /// Seconds since its creation.
-    age: Option<i64>,
-    /// Resources of the instances, one for each instance, in the order of the resources.
-    instances: Vec<&'a str>,
-}
-
 /// State of the fleet while pods are planned.
 #[derive(Debug)]
 struct Planning<'a> {
@@ -85,10 +68,12 @@ struct Planning<'a> {
     held: BTreeMap<&'a str, Amounts>,
     /// Number of pods that get instances of a device.
     pods_by_gpu: BTreeMap<usize, usize>,
-    /// Instances that were created and destroyed, by device.
-    changes: BTreeMap<usize, Operations>,
+    /// Devices of which instances are created or destroyed.
+    changed: BTreeSet<usize>,
     /// Results for the instances of a pod on a node, which most pods have in common.
-    known: BTreeMap<Vec<&'a str>, KnownChoices>,
+    known: BTreeMap<Vec<(&'a str, u64)>, KnownChoices>,
+    /// Sum of the devices that were compared for each instance.
+    comparisons: usize,
 }
 
 /// Results by position of the node.
@@ -102,13 +87,18 @@ struct PlannedNode<'a> {
     /// Position of its first device in the fleet.
     first: usize,
     devices: Vec<ObservedDevice>,
+    /// True if other devices in MIG mode are not planned.
+    is_incomplete: bool,
 }
+
+/// Order of nodes; the smallest is the best. True if an instance must be created, because the scheduler takes existing ones first.
+type NodeScore = (bool, Score);
 
 /// The best instances on a node.
 #[derive(Debug, Clone)]
 struct Choice {
     node: usize,
-    score: Score,
+    score: NodeScore,
     growth: i64,
     places: Vec<ChosenPlace>,
 }
@@ -121,34 +111,34 @@ struct ChosenPlace {
     destroys: Vec<Place>,
 }
 
-impl<'a> Request<'a> {
-    fn new(pod: &'a ClusterPod, now: i64) -> Option<Self> {
-        if !pod.is_pending() {
-            return None;
-        }
-        let mut instances = Vec::new();
-        for (resource, count) in pod.requirements.amounts.accelerators() {
-            if resource.starts_with(MIG_RESOURCE) {
-                instances.extend((0..count.min(MAX_INSTANCES)).map(|_| resource));
+impl<'a> Planning<'a> {
+    fn new(
+        snapshot: &'a ClusterSnapshot,
+        nodes: &'a [ObservedNode],
+        requests: &[Request<'a>],
+    ) -> Self {
+        let mut bound: BTreeMap<&str, Vec<&ClusterPod>> = BTreeMap::new();
+        for pod in snapshot.pods.values() {
+            let mut resources = pod.requirements.amounts.accelerators();
+            if let Some(node) = pod.holding_node()
+                && resources.any(|(resource, _)| is_instance(resource))
+            {
+                bound.entry(node).or_default().push(pod);
             }
         }
-        let age = pod.created_at.map(|created| now.saturating_sub(created).max(0));
-        (!instances.is_empty()).then_some(Self { pod, age, instances })
-    }
-}
-
-impl<'a> Planning<'a> {
-    fn new(snapshot: &'a ClusterSnapshot, nodes: &'a [ObservedNode]) -> Self {
-        let held = snapshot.held();
-        let (mut fleet, mut models) = (Fleet::default(), Models::default());
+        let resources = requests.iter().flat_map(|request| &request.amounts);
+        let mut models = Models::new(resources.map(|(resource, _)| *resource).collect());
+        let mut fleet = Fleet::default();
         let mut planned = Vec::new();
         for observed in nodes.iter().filter(|node| node.has_mig()) {
             let Some(cluster) = snapshot.nodes.get(&observed.name) else { continue };
             let first = fleet.gpus().len();
-            let held = held.get(observed.name.as_str());
-            let devices = observed.add_to(&mut fleet, &mut models, held);
-            planned.push(PlannedNode { observed, cluster, first, devices });
+            let bound = bound.get(observed.name.as_str()).map_or(&[][..], Vec::as_slice);
+            let found = observed.add_to(&mut fleet, &mut models, bound);
+            let (devices, is_incomplete) = (found.devices, found.are_incomplete);
+            planned.push(PlannedNode { observed, cluster, first, devices, is_incomplete });
         }
+        let held = snapshot.held();
         let fragmentation = Fragmentation::new(&fleet);
         Self {
             nodes: planned,
@@ -156,22 +146,27 @@ impl<'a> Planning<'a> {
             fragmentation,
             held,
             pods_by_gpu: BTreeMap::new(),
-            changes: BTreeMap::new(),
+            changed: BTreeSet::new(),
             known: BTreeMap::new(),
+            comparisons: 0,
         }
     }
 
     /// Plans one pod, and allocates its instances in the planned fleet.
     fn plan(&mut self, number: usize, request: &Request<'a>) -> PodProposal {
-        let mut known = self.known.remove(&request.instances).unwrap_or_default();
+        let mut known = self.known.remove(&request.amounts).unwrap_or_default();
+        let mut comparisons = 0_usize;
         let mut choices = Vec::new();
         let mut obstacles: BTreeMap<Obstacle, Vec<usize>> = BTreeMap::new();
         for (index, node) in self.nodes.iter().enumerate() {
             let choice = if let Some(obstacle) = self.obstacle(node, request) {
                 Err(obstacle)
             } else {
-                let choice = known.entry(index);
-                let choice = choice.or_insert_with(|| self.choose(index, number, request));
+                let choice = known.entry(index).or_insert_with(|| {
+                    let devices = node.devices.len().saturating_mul(request.count());
+                    comparisons = comparisons.saturating_add(devices);
+                    self.choose(node, index, number, request)
+                });
                 choice.as_ref().map_err(|obstacle| *obstacle)
             };
             match choice {
@@ -179,11 +174,12 @@ impl<'a> Planning<'a> {
                 Err(obstacle) => obstacles.entry(obstacle).or_default().push(index),
             }
         }
+        self.comparisons = self.comparisons.saturating_add(comparisons);
         choices.sort_unstable();
         let choices = choices.iter().take(MAX_ALTERNATIVES.saturating_add(1));
         let choices = choices.filter_map(|(_, index)| known.get(index)?.as_ref().ok().cloned());
         let mut choices = choices.collect::<Vec<Choice>>().into_iter();
-        self.known.insert(request.instances.clone(), known);
+        self.known.insert(request.amounts.clone(), known);
         let occupied = obstacles.get(&Obstacle::Occupied).cloned().unwrap_or_default();
         let obstacles = self.explain(obstacles);
         let Some(best) = choices.next() else {
@@ -196,45 +192,79 @@ impl<'a> Planning<'a> {
         PodProposal { alternatives, obstacles, ..proposal }
     }
 
-    /// Why a pod gets no instances on a node, whatever instances the node has.
+    /// Returns whether a pod cannot be planned within the limit of comparisons.
+    fn is_too_costly(&self, request: &Request<'a>) -> bool {
+        if self.known.contains_key(&request.amounts) {
+            return false;
+        }
+        let cost = self.fleet.gpus().len().saturating_mul(request.count());
+        self.comparisons.saturating_add(cost) > MAX_COMPARISONS
+    }
+
+    /// Returns the obstacle to a pod on a node that does not depend on the instances of the node.
     fn obstacle(&self, node: &PlannedNode<'_>, request: &Request<'_>) -> Option<Obstacle> {
         let requirements = &request.pod.requirements;
         let held = self.held.get(node.cluster.name.as_str());
         if let Some(obstacle) = scheduling_obstacle(requirements, node.cluster) {
             return Some(obstacle);
         }
-        if !node.observed.is_reliable {
+        if node.observed.is_stale {
+            return Some(Obstacle::Stale);
+        }
+        if !node.observed.are_users_known {
             return Some(Obstacle::Unknown);
         }
         let has_room = has_other_resources(requirements, node.cluster, held);
         (!has_room).then_some(Obstacle::OtherResources)
     }
 
-    /// The best instances for a pod on a node, or why it gets none. The result holds until the instances of the node or a reservation
-    /// change.
+    /// Chooses the best instances for a pod on a node. The result holds until the instances of the node or a reservation change.
     fn choose(
         &self,
+        node: &PlannedNode<'_>,
         index: usize,
         number: usize,
         request: &Request<'_>,
     ) -> Result<Choice, Obstacle> {
-        let node = self.nodes.get(index).ok_or(Obstacle::Unknown)?;
+        let choice = self.choose_of_planned(node, index, number, request);
+        // Devices that are not planned could be suitable.
+        choice.map_err(|obstacle| if node.is_incomplete { Obstacle::Unknown } else { obstacle })
+    }
+
+    fn choose_of_planned(
+        &self,
+        node: &PlannedNode<'_>,
+        index: usize,
+        number: usize,
+        request: &Request<'_>,
+    ) -> Result<Choice, Obstacle> {
         let gpus = node.gpus();
-        if !request.instances.iter().all(|resource| self.has_profile(gpus.clone(), resource)) {
+        let mut resources = request.amounts.iter().map(|(resource, _)| *resource);
+        if !resources.clone().all(|resource| self.has_profile(gpus.clone(), resource)) {
             return Err(Obstacle::NoProfile);
         }
-        if !request.instances.iter().all(|resource| node.observed.offers(resource)) {
+        if !resources.all(|resource| node.observed.offers(resource, node.cluster)) {
             return Err(Obstacle::NotOffered);
         }
-        let place_all = |fleet: Fleet| place_all(fleet, &self.fragmentation, number, request);
-        match place_all(self.fleet.part(gpus.clone())) {
-            Some((score, growth, places)) => {
-                Ok(Choice { node: index, score, growth, places: shifted(places, gpus.start) })
-            }
-            None if place_all(self.fleet.part(gpus).without_reservation()).is_some() => {
-                Err(Obstacle::Reserved)
-            }
-            None => Err(Obstacle::Occupied),
+        let part = self.fleet.part(gpus.clone());
+        let slices = request.slices(&part);
+        if slices > part.slices() {
+            return Err(Obstacle::TooSmall);
+        }
+        if slices > part.free_slices() {
+            return Err(Obstacle::Occupied);
+        }
+        let place = |fleet: Fleet| place_all(fleet, &self.fragmentation, number, request);
+        if let Some((score, growth, places)) = place(part.clone()) {
+            let places = with_offset(places, gpus.start);
+            return Ok(Choice { node: index, score, growth, places });
+        }
+        if part.reserved_for().is_some() && place(part.clone().without_reservation()).is_some() {
+            return Err(Obstacle::Reserved);
+        }
+        match place(part.without_instances()) {
+            Some(_) => Err(Obstacle::Occupied),
+            None => Err(Obstacle::TooSmall),
         }
     }
 
@@ -248,11 +278,10 @@ impl<'a> Planning<'a> {
     fn accept(&mut self, number: usize, request: &Request<'a>, choice: &Choice) {
         let mut gpus: Vec<usize> = Vec::new();
         for chosen in &choice.places {
-            let operations = self.fleet.allocate(chosen.gpu, chosen.place, number);
-            let change = self.changes.entry(chosen.gpu).or_default();
-            let operations = operations.unwrap_or_default();
-            change.created = change.created.saturating_add(operations.created);
-            change.destroyed = change.destroyed.saturating_add(operations.destroyed);
+            let _operations = self.fleet.allocate(chosen.gpu, chosen.place, number);
+            if !chosen.exists {
+                self.changed.insert(chosen.gpu);
+            }
             gpus.push(chosen.gpu);
         }
         gpus.sort_unstable();
@@ -271,7 +300,7 @@ impl<'a> Planning<'a> {
         }
     }
 
-    /// Reserves a device of these nodes for a pod that has waited for long. Returns its node and the device.
+    /// Reserves a device of these nodes for a pod that has waited for a long time. Returns its node and the device.
     fn reserve(
         &mut self,
         number: usize,
@@ -279,7 +308,8 @@ impl<'a> Planning<'a> {
         nodes: &[usize],
     ) -> Option<(usize, usize)> {
         request.age.filter(|age| *age >= RESERVE_AFTER_SECONDS)?;
-        let resource = request.instances.first()?;
+        // Several instances can need several devices.
+        let [(resource, 1)] = request.amounts.as_slice() else { return None };
         let gpus: Vec<Range<usize>> =
             nodes.iter().filter_map(|node| self.nodes.get(*node)).map(PlannedNode::gpus).collect();
         let profile = profile_of_any(&self.fleet, resource)?.name.clone();
@@ -301,7 +331,7 @@ impl PlannedNode<'_> {
     }
 }
 
-/// Why the scheduler never places a pod on a node.
+/// Returns the obstacle for which the scheduler does not place a pod on a node, whatever is free.
 fn scheduling_obstacle(wants: &PodRequirements, node: &ClusterNode) -> Option<Obstacle> {
     match placement_obstacle(wants, node) {
         Some(PlacementObstacle::Cordoned) => Some(Obstacle::Unschedulable),
@@ -320,7 +350,7 @@ fn has_other_resources(
     node: &ClusterNode,
     held: Option<&Amounts>,
 ) -> bool {
-    let mut others = wants.amounts.iter().filter(|(name, _)| !name.starts_with(MIG_RESOURCE));
+    let mut others = wants.amounts.iter().filter(|(name, _)| !is_instance(name));
     let has_free = |name: &str, count: u64| {
         let held = held.map_or(0, |held| held.get(name));
         node.allocatable.get(name).saturating_sub(held) >= count
@@ -335,15 +365,16 @@ fn place_all(
     fragmentation: &Fragmentation,
     number: usize,
     request: &Request<'_>,
-) -> Option<(Score, i64, Vec<ChosenPlace>)> {
+) -> Option<(NodeScore, i64, Vec<ChosenPlace>)> {
     let slices = |resource: &&str| profile_of_any(&fleet, resource).map(|profile| profile.slices);
-    let mut resources: Vec<&str> = request.instances.clone();
+    let mut resources: Vec<&str> = request.instances().collect();
     resources.sort_by_cached_key(|resource| Reverse(slices(resource)));
     let (mut total, mut growth, mut places) = ([0_i64; 3], 0_i64, Vec::new());
     for resource in resources {
         let profile = &profile_of_any(&fleet, resource)?.name;
         let all = candidates(&fleet, profile, number);
-        let best = all.min_by_key(|candidate| fragmentation.score(candidate))?;
+        let best = all
+            .min_by_key(|candidate| (candidate.operations() > 0, fragmentation.score(candidate)))?;
         let score = fragmentation.score(&best);
         for (sum, part) in total.iter_mut().zip(score) {
             *sum = sum.saturating_add(part);
@@ -359,10 +390,11 @@ fn place_all(
         fleet.allocate(chosen.gpu, place, number)?;
         places.push(chosen);
     }
-    Some((total, growth, places))
+    let creates = places.iter().any(|chosen: &ChosenPlace| !chosen.exists);
+    Some(((creates, total), growth, places))
 }
 
-fn shifted(mut places: Vec<ChosenPlace>, first: usize) -> Vec<ChosenPlace> {
+fn with_offset(mut places: Vec<ChosenPlace>, first: usize) -> Vec<ChosenPlace> {
     for chosen in &mut places {
         chosen.gpu = chosen.gpu.saturating_add(first);
     }

@@ -90,7 +90,7 @@ pub enum Outcome {
     Create,
     /// The instances can be created after idle ones are destroyed.
     Replace,
-    /// The pod has waited for long, and a device is reserved for it until enough of its instances are idle.
+    /// The pod has waited for a long time, and a device should be reserved for it until enough of its instances are idle.
     Reserve,
     /// No change of idle instances helps.
     Blocked,
@@ -166,11 +166,15 @@ pub enum Obstacle {
     Tainted,
     /// The node selector or the node affinity of the pod excludes the node.
     NotSelected,
-    /// The node does not offer instances of the profile exclusively and under their own resource name.
+    /// The node would not offer the instance exclusively and under its own resource name.
     NotOffered,
     /// No GPU in MIG mode has the profile.
     NoProfile,
-    /// The agent does not report, or not who uses the instances.
+    /// The GPUs have too few slices for all instances of the pod, even without other instances.
+    TooSmall,
+    /// The agent has not reported recently.
+    Stale,
+    /// The users of the instances, or the state of some GPUs, are unknown.
     Unknown,
 }
 
@@ -237,7 +241,20 @@ impl Obstacle {
                 format!("{on} would not offer the instance under its resource name")
             }
             Self::NoProfile => format!("no GPU in MIG mode has the profile on {on}"),
-            Self::Unknown => format!("the users of the instances are unknown on {on}"),
+            Self::TooSmall => {
+                let are = count_noun(nodes, "node is", "nodes are");
+                format!("the GPUs of {are} too small for all instances of the pod")
+            }
+            Self::Stale => count_noun(
+                nodes,
+                "agent has not reported recently",
+                "agents have not reported recently",
+            ),
+            Self::Unknown => {
+                format!(
+                    "the users of the instances, or the state of some GPUs, are unknown on {on}"
+                )
+            }
         }
     }
 }

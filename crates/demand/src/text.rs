@@ -23,6 +23,11 @@ impl DemandReport {
         outcomes.into_iter().collect()
     }
 
+    /// Number of pods that wait for MIG instances, with those that are not planned.
+    pub fn waiting_pods(&self) -> usize {
+        self.items.len().saturating_add(self.omitted_pods).saturating_add(self.recent_pods)
+    }
+
     /// Notes about pods that have no proposal.
     pub fn notes(&self) -> Vec<String> {
         let recent = (self.recent_pods > 0).then(|| {
@@ -33,7 +38,7 @@ impl DemandReport {
         });
         let omitted = (self.omitted_pods > 0).then(|| {
             format!(
-                "{} omitted: only the {MAX_PODS} pods that have waited longest are planned",
+                "{} omitted: at most {MAX_PODS} pods are planned, and fewer with costly requests",
                 count_noun(self.omitted_pods, "pod is", "pods are")
             )
         });
@@ -47,11 +52,11 @@ impl Outcome {
     /// Its meaning, as a clause.
     pub fn description(self) -> &'static str {
         match self {
-            Self::Available => "idle instances exist, and the scheduler can place the pod",
+            Self::Available => "idle instances exist; the scheduler takes them unless a rule prevents it",
             Self::Create => "the instances can be created in free slices",
             Self::Replace => "the instances can be created after idle ones are destroyed",
             Self::Reserve => {
-                "the pod has waited for long; a GPU should be reserved for it until enough of its instances are idle"
+                "the pod has waited for a long time; a GPU should be reserved for it until enough of its instances are idle"
             }
             Self::Blocked => "no change of idle instances helps",
         }

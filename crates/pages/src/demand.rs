@@ -68,6 +68,8 @@ enum Content {
 struct Proposals {
     as_of: String,
     stale: bool,
+    /// Number of pods that wait, with those that are not planned.
+    waiting: usize,
     /// `3 pods wait for MIG instances`.
     words: String,
     bar: Bar,
@@ -173,7 +175,7 @@ impl Proposals {
             let (kind, fill) = fill(outcome);
             (kind, fill, outcome.as_str(), u64::try_from(pods).unwrap_or(u64::MAX))
         }));
-        let pods = count_noun(report.items.len(), "pod waits", "pods wait");
+        let pods = count_noun(report.waiting_pods(), "pod waits", "pods wait");
         let (drawn, others) = report.devices.split_at(report.devices.len().min(MAX_DRAWN));
         Self {
             as_of: report
@@ -181,6 +183,7 @@ impl Proposals {
                 .parse::<Timestamp>()
                 .map_or_else(|_| printable(&report.as_of), format_time),
             stale: report.stale,
+            waiting: report.waiting_pods(),
             words: format!("{pods} for MIG instances"),
             bar: Bar::from_legend(&legend, 15),
             legend,

@@ -98,6 +98,7 @@ fn observed_node(node: &Node, now: Moment) -> Option<ObservedNode> {
         inventory: status.inventory,
         holders,
         sharing: status.sharing,
-        is_reliable: is_complete && !node.freshness.is_stale(now),
+        is_stale: node.freshness.is_stale(now),
+        are_users_known: is_complete,
     })
 }

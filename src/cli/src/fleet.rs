@@ -26,7 +26,7 @@ mod types;
 use std::num::NonZeroUsize;
 
 use octavo_client::{Client, RequestPath, segment};
-use octavo_demand::{DemandReport, ONLY_PROPOSALS, PodProposal};
+use octavo_demand::{DemandReport, PodProposal};
 use octavo_fleet::api::{NodeDetail, NodeList, NodeRow, TypeList, TypeRow};
 use octavo_fleet::availability::AvailabilityList;
 use octavo_fleet::changes::document::ChangeList;
@@ -144,7 +144,7 @@ pub(super) async fn demand(settings: &DemandSettings, colors: Colors) -> Result<
     let pod = demand::find(&all, wanted)?;
     let text = || demand::details(pod, printed, colors);
     let output = render(printed.format, pod, [pod.reference().as_str()], text)?;
-    Ok(Report::with_notes(output, &[ONLY_PROPOSALS.to_owned()], Exit::Done))
+    Ok(Report::with_notes(output, &demand::validity(&all), Exit::Done))
 }
 
 /// Returns the report of an answer. Requested types that do not exist are a failure, and so is a failed request for the

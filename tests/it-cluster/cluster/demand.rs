@@ -48,8 +48,14 @@ async fn m21_pending_pod_is_proposed_an_instance_which_it_finds_after_the_layout
     let url = format!("--aggregator=http://{}", aggregator.grpc);
     let layouts = rig.machine.layouts("[{devices: all, mig: {1g.5gb: 4, 3g.20gb: 1}}]");
     rig.label(&["octavo.dev/layout=all-1g.5gb"]);
-    let _agent =
-        rig.start(&[&url, "--aggregator-plaintext", "--layouts", &layouts, "--usage-interval=1s"]);
+    let _agent = rig.start(&[
+        &url,
+        "--aggregator-plaintext",
+        "--layouts",
+        &layouts,
+        "--usage-interval=1s",
+        "--mig-strategy=mixed",
+    ]);
     rig.await_label("octavo.dev/layout-state", "applied");
 
     let pod = format!("{namespace}-train");

@@ -18,7 +18,7 @@ pub(super) async fn with_pending_pods(profiles: &[&str]) -> Aggregator {
     let node = ClusterNode {
         name: "mixed-1".to_owned(),
         readiness: Readiness::Ready,
-        allocatable: Amounts::default().with("pods", 10),
+        allocatable: Amounts::default().with("pods", 10).with("nvidia.com/mig-3g.40gb", 1),
         ..ClusterNode::default()
     };
     let pods = profiles.iter().map(|profile| ClusterPod {
@@ -57,10 +57,10 @@ async fn pending_pods_have_proposals_from_the_reports_of_agents() {
     assert_eq!(
         outcomes,
         [
-            "available: idle on node mixed-1: 3g.40gb at slice 4 of GPU 2; the scheduler can place the pod",
-            "available: idle on node mixed-1: 1g.10gb at slice 0 of GPU 2; the scheduler can place the pod",
+            "available: idle on node mixed-1: 3g.40gb at slice 4 of GPU 2; the scheduler can place the pod unless another rule prevents it",
+            "available: idle on node mixed-1: 1g.10gb at slice 0 of GPU 2; the Node does not offer them to the scheduler; check its device plugin",
             "create: create on node mixed-1: 2g.20gb at slice 2 of GPU 2; no instance is destroyed",
-            "blocked: instances that are in use or proposed for other pods leave no room on 1 node (1 slice left; the largest instance that fits is 1g.10gb)",
+            "blocked: instances that are in use or proposed for other pods leave no room on 1 node (1 GPU slice left; the largest instance that fits is 1g.10gb)",
         ]
     );
     let devices = report["devices"].as_array().unwrap();
@@ -82,5 +82,8 @@ async fn proposals_need_a_cluster_and_agents_that_report_users() {
     aggregator.share("mixed-1", &SharingStatus::default(), &unknown);
     let report = aggregator.get("/api/v1/demand").await.json();
     let message = &proposal(&report, "pod-1g.10gb")["message"];
-    assert_eq!(message, "the users of the instances are unknown on 1 node");
+    assert_eq!(
+        message,
+        "the users of the instances, or the state of some GPUs, are unknown on 1 node"
+    );
 }

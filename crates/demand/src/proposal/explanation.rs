@@ -5,13 +5,15 @@ use std::collections::BTreeMap;
 
 use octavo_model::text::{count_noun, join};
 
-use super::{Choice, ChosenPlace, MIG_RESOURCE, PlannedNode, Planning, Request};
-use crate::fleet::Operations;
-use crate::geometry::{Geometry, Place};
+use super::{Choice, ChosenPlace, PlannedNode, Planning, Request, is_instance};
+use crate::geometry::{Geometry, Place, Profile};
 use crate::report::{
     Alternative, DeviceProposal, InstancePlace, Obstacle, ObstacleCount, Outcome, PodProposal,
     ProposedInstance,
 };
+
+/// Smallest difference of the fragmentation that is shown, in thousandths of a slice.
+const SHOWN_GROWTH: i64 = 50;
 
 impl Planning<'_> {
     pub(super) fn explain(&self, obstacles: BTreeMap<Obstacle, Vec<usize>>) -> Vec<ObstacleCount> {
@@ -29,19 +31,22 @@ impl Planning<'_> {
     fn room(&self, nodes: &[usize]) -> String {
         let ranges = nodes.iter().filter_map(|node| self.nodes.get(*node)).map(PlannedNode::gpus);
         let gpus = ranges.flat_map(|range| self.fleet.gpus().get(range).unwrap_or_default());
-        let (mut free, mut largest) = (0_u32, None);
+        let (mut free, mut largest): (u32, Option<(&Place, &Profile)>) = (0, None);
         for gpu in gpus {
             let Some(geometry) = self.fleet.geometries().get(gpu.geometry()) else { continue };
             free = free.saturating_add(geometry.free_slices(gpu.in_use()));
-            let additions = geometry.additions(gpu.in_use()).iter();
-            let profiles = additions.filter_map(|one| geometry.profiles().get(one.place.profile));
-            let fitting = profiles.max_by_key(|profile| (profile.slices, Reverse(profile.id)));
-            largest =
-                largest.max(fitting.map(|profile| (profile.slices, profile.name.to_string())));
+            let fitting = geometry
+                .additions(gpu.in_use())
+                .iter()
+                .filter_map(|one| Some((&one.place, geometry.profiles().get(one.place.profile)?)));
+            // Of several profiles of equal size, the one with the lowest id has no attributes.
+            largest = fitting.chain(largest).max_by_key(|(place, profile)| {
+                (profile.slices, place.placement.size, Reverse(profile.id))
+            });
         }
-        let free = count_noun(usize::try_from(free).unwrap_or(usize::MAX), "slice", "slices");
+        let free = gpu_slices(free);
         match largest {
-            Some((_, name)) => {
+            Some((_, Profile { name, .. })) => {
                 format!("{free} left; the largest instance that fits is {name}")
             }
             None => format!("{free} left, where no instance fits"),
@@ -61,7 +66,7 @@ impl Planning<'_> {
         };
         let growth = i32::try_from(choice.growth).unwrap_or(i32::MAX);
         PodProposal {
-            message: describe(outcome, &instances, node.as_deref().unwrap_or_default()),
+            message: self.describe(outcome, &instances, (request, choice)),
             node,
             instances,
             fragmentation: Some(f64::from(growth) / 1_000.0),
@@ -77,7 +82,7 @@ impl Planning<'_> {
     ) -> PodProposal {
         let reasons = join(obstacles.iter().map(|one| one.message.as_str()), "; ");
         let reasons = if obstacles.is_empty() {
-            "no node with an agent has a GPU in MIG mode".to_owned()
+            "no agent reports a GPU in MIG mode".to_owned()
         } else {
             reasons
         };
@@ -93,10 +98,10 @@ impl Planning<'_> {
             Some((node, device, free)) => PodProposal {
                 node: Some(node.cluster.name.clone()),
                 message: format!(
-                    "reserve {} of node {} until enough of its instances are idle; other pods cannot get its {} that {} not in use; {reasons}",
+                    "reserve {} of node {} until enough of its instances are idle; other pods would not get its {} that {} not in use; {reasons}",
                     device.name,
                     node.cluster.name,
-                    count_noun(usize::try_from(free).unwrap_or(usize::MAX), "slice", "slices"),
+                    gpu_slices(free),
                     if free == 1 { "is" } else { "are" },
                 ),
                 obstacles,
@@ -113,18 +118,61 @@ impl Planning<'_> {
         let (operations, fewest) = (other.operations(), best.operations());
         let message = if operations > fewest {
             let more = operations.saturating_sub(fewest);
-            let more = count_noun(more, "operation", "operations");
-            format!("{more} more to create and destroy instances")
-        } else if other.growth > best.growth {
+            let more = count_noun(more, "more operation", "more operations");
+            format!("{more} to create and destroy instances")
+        } else if other.growth.saturating_sub(best.growth) >= SHOWN_GROWTH {
             let more = other.growth.saturating_sub(best.growth);
             let more = f64::from(i32::try_from(more).unwrap_or(i32::MAX)) / 1_000.0;
             format!("{more:.1} more slices would be unusable for an average request")
         } else if other.score == best.score {
             "equally good, later in the order of names".to_owned()
         } else {
-            "more slices would remain free on a GPU that is in use".to_owned()
+            "slightly more fragmentation, or more slices that remain free on its GPU".to_owned()
         };
         Alternative { node: node.unwrap_or_default(), message }
+    }
+
+    /// Describes the instances of a proposal.
+    fn describe(
+        &self,
+        outcome: Outcome,
+        instances: &[ProposedInstance],
+        (request, choice): (&Request<'_>, &Choice),
+    ) -> String {
+        let Some(node) = self.nodes.get(choice.node) else { return String::new() };
+        let name = &node.cluster.name;
+        let each = |is_wanted: fn(&ProposedInstance) -> bool| {
+            let wanted = instances.iter().filter(|one| is_wanted(one));
+            let each =
+                wanted.map(|one| format!("{} of {}", one.instance.describe(), one.device_name));
+            join(each, ", ")
+        };
+        let created = each(|one| !one.exists);
+        match outcome {
+            Outcome::Available => {
+                let held = self.held.get(name.as_str());
+                let is_offered = request.amounts.iter().all(|(resource, count)| {
+                    let held = held.map_or(0, |held| held.get(resource));
+                    node.cluster.allocatable.get(resource).saturating_sub(held) >= *count
+                });
+                let next = if is_offered {
+                    "the scheduler can place the pod unless another rule prevents it"
+                } else {
+                    "the Node does not offer them to the scheduler; check its device plugin"
+                };
+                format!("idle on node {name}: {}; {next}", each(|_| true))
+            }
+            Outcome::Create | Outcome::Reserve | Outcome::Blocked => {
+                format!("create on node {name}: {created}; no instance is destroyed")
+            }
+            Outcome::Replace => {
+                let destroyed = instances.iter().flat_map(|one| {
+                    let idle = one.destroys.iter();
+                    idle.map(|idle| format!("{} of {}", idle.describe(), one.device_name))
+                });
+                format!("create on node {name}: {created}; destroy idle: {}", join(destroyed, ", "))
+            }
+        }
     }
 
     fn instance(&self, node: usize, chosen: &ChosenPlace) -> Option<ProposedInstance> {
@@ -151,9 +199,7 @@ impl Planning<'_> {
         for node in &self.nodes {
             for (offset, device) in node.devices.iter().enumerate() {
                 let index = node.first.saturating_add(offset);
-                let is_changed =
-                    self.changes.get(&index).is_some_and(|one| *one != Operations::default());
-                let gpu = self.fleet.gpus().get(index).filter(|_| is_changed);
+                let gpu = self.fleet.gpus().get(index).filter(|_| self.changed.contains(&index));
                 let Some(gpu) = gpu else { continue };
                 let Some(geometry) = self.fleet.geometries().get(gpu.geometry()) else { continue };
                 let after: Vec<Place> = gpu.instances().iter().map(|one| one.place).collect();
@@ -183,7 +229,7 @@ impl Request<'_> {
     /// A proposal without instances.
     fn proposal(&self, outcome: Outcome) -> PodProposal {
         let amounts = self.pod.requirements.amounts.accelerators();
-        let amounts = amounts.filter(|(resource, _)| resource.starts_with(MIG_RESOURCE));
+        let amounts = amounts.filter(|(resource, _)| is_instance(resource));
         PodProposal {
             namespace: self.pod.key.namespace.clone(),
             pod: self.pod.key.name.clone(),
@@ -222,25 +268,6 @@ fn counts(geometry: &Geometry, places: &[Place]) -> BTreeMap<String, usize> {
     counts
 }
 
-/// Describes the instances of a proposal.
-fn describe(outcome: Outcome, instances: &[ProposedInstance], node: &str) -> String {
-    let each = |is_wanted: fn(&ProposedInstance) -> bool| {
-        let wanted = instances.iter().filter(|one| is_wanted(one));
-        join(wanted.map(|one| format!("{} of {}", one.instance.describe(), one.device_name)), ", ")
-    };
-    let destroyed = instances.iter().flat_map(|one| {
-        one.destroys.iter().map(|idle| format!("{} of {}", idle.describe(), one.device_name))
-    });
-    let created = each(|one| !one.exists);
-    match outcome {
-        Outcome::Available => {
-            format!("idle on node {node}: {}; the scheduler can place the pod", each(|_| true))
-        }
-        Outcome::Create | Outcome::Reserve | Outcome::Blocked => {
-            format!("create on node {node}: {created}; no instance is destroyed")
-        }
-        Outcome::Replace => {
-            format!("create on node {node}: {created}; destroy idle: {}", join(destroyed, ", "))
-        }
-    }
+fn gpu_slices(count: u32) -> String {
+    count_noun(usize::try_from(count).unwrap_or(usize::MAX), "GPU slice", "GPU slices")
 }

@@ -8,8 +8,8 @@ use octavo_fleet::cluster::{
 };
 use octavo_model::catalog::Placement;
 use octavo_model::examples::{compute_instance, gpu, h100, process};
-use octavo_model::id::PciAddress;
-use octavo_model::inventory::{Device, GpuInstance, Inventory, Mig};
+use octavo_model::id::{MigUuid, PciAddress};
+use octavo_model::inventory::{ComputeInstance, Condition, Device, GpuInstance, Inventory, Mig};
 use octavo_model::resource::ResourceName;
 use octavo_model::sharing_status::{Health, ResourceStatus, SharingStatus, UnitStatus};
 use proptest::prelude::*;
@@ -38,7 +38,10 @@ fn device(number: u32, instances: &[(Known, bool)]) -> Device {
             id,
             profile_id: *profile_id,
             placement: Placement { start: *start, size: *size },
-            compute_instances: vec![compute_instance(0)],
+            compute_instances: vec![ComputeInstance {
+                uuid: Some(uuid(number, id)),
+                ..compute_instance(0)
+            }],
         });
         if *is_used {
             device.processes.push(process(100 + id, Some(id), Some(0)));
@@ -54,7 +57,8 @@ fn observed(name: &str, devices: Vec<Device>) -> ObservedNode {
         inventory: Inventory { devices, ..Inventory::default() },
         holders: Vec::new(),
         sharing: None,
-        is_reliable: true,
+        is_stale: false,
+        are_users_known: true,
     }
 }
 
@@ -62,6 +66,7 @@ fn node(name: &str) -> ClusterNode {
     ClusterNode {
         name: name.to_owned(),
         readiness: Readiness::Ready,
+        labels: BTreeMap::from([("nvidia.com/mig.strategy".to_owned(), "mixed".to_owned())]),
         allocatable: Amounts::default().with("cpu", 8_000).with("pods", 100),
         ..ClusterNode::default()
     }
@@ -107,7 +112,7 @@ fn idle_instance_is_preferred_then_free_slices_then_replacement() {
     assert_eq!(proposal.outcome, Outcome::Available);
     assert_eq!(
         proposal.message,
-        "idle on node gpu-1: 3g.40gb at slice 4 of GPU 0; the scheduler can place the pod"
+        "idle on node gpu-1: 3g.40gb at slice 4 of GPU 0; the Node does not offer them to the scheduler; check its device plugin"
     );
     assert_eq!(report.devices, []);
 
@@ -140,7 +145,7 @@ fn instances_in_use_block_a_request_with_the_room_that_remains() {
     assert_eq!(proposal.outcome, Outcome::Blocked);
     assert_eq!(
         proposal.message,
-        "instances that are in use or proposed for other pods leave no room on 1 node (5 slices left; the largest instance that fits is 2g.20gb)"
+        "instances that are in use or proposed for other pods leave no room on 1 node (5 GPU slices left; the largest instance that fits is 2g.20gb)"
     );
 }
 
@@ -155,7 +160,9 @@ fn pods_that_have_waited_longest_are_planned_first_and_a_device_is_reserved_for_
     let report = proposals(vec![vec![used()]], pods.clone());
     let [whole, young] = report.items.as_slice() else { panic!("{report:#?}") };
     assert_eq!((&whole.outcome, whole.node.as_deref()), (&Outcome::Reserve.into(), Some("gpu-0")));
-    assert!(whole.message.contains("other pods cannot get its 6 slices that are not in use"));
+    assert!(
+        whole.message.contains("other pods would not get its 6 GPU slices that are not in use")
+    );
     assert_eq!(
         (&young.outcome, obstacles(young)),
         (&Outcome::Blocked.into(), vec![(Obstacle::Reserved, 1)])
@@ -171,7 +178,7 @@ fn pods_that_have_waited_longest_are_planned_first_and_a_device_is_reserved_for_
 fn all_instances_of_a_pod_are_on_one_node() {
     let request = || vec![pod("both", 60, &[("3g.40gb", 2), ("1g.10gb", 1)])];
     let apart = vec![vec![device(0, &[])], vec![device(0, &[])]];
-    assert_eq!(only(&proposals(apart, request())).outcome, Outcome::Blocked);
+    assert_eq!(obstacles(only(&proposals(apart, request()))), [(Obstacle::TooSmall, 2)]);
     let report = proposals(vec![vec![device(0, &[]), device(1, &[])]], request());
     let proposal = only(&report);
     assert_eq!((&proposal.outcome, proposal.instances.len()), (&Outcome::Create.into(), 3));
@@ -188,19 +195,22 @@ fn better_node_is_chosen_and_the_other_one_explained() {
     let [other] = proposal.alternatives.as_slice() else { panic!("{proposal:#?}") };
     assert_eq!(
         (other.node.as_str(), other.message.as_str()),
-        ("gpu-0", "1 operation more to create and destroy instances")
+        ("gpu-0", "1 more operation to create and destroy instances")
     );
 }
 
 #[test]
 fn unsuitable_nodes_are_counted_by_obstacle() {
-    let cases: [(&str, Change, Obstacle); 7] = [
+    let cases: [(&str, Change, Obstacle); 10] = [
         ("cordoned", |node, _| node.is_cordoned = true, Obstacle::Unschedulable),
         ("not ready", |node, _| node.readiness = Readiness::NotReady, Obstacle::Unschedulable),
         ("tainted", |node, _| node.taints.push(taint()), Obstacle::Tainted),
         ("no CPU", |node, _| node.allocatable = Amounts::default(), Obstacle::OtherResources),
-        ("unknown users", |_, observed| observed.is_reliable = false, Obstacle::Unknown),
-        ("time slices", |_, observed| observed.sharing = Some(shared()), Obstacle::NotOffered),
+        ("stale", |_, observed| observed.is_stale = true, Obstacle::Stale),
+        ("unknown users", |_, observed| observed.are_users_known = false, Obstacle::Unknown),
+        ("lost GPU", |_, observed| lose(observed), Obstacle::Unknown),
+        ("no strategy", |node, _| node.labels.clear(), Obstacle::NotOffered),
+        ("time slices", |_, observed| share(observed), Obstacle::NotOffered),
         ("other profile", |_, observed| without_profile(observed), Obstacle::NoProfile),
     ];
     for (name, change, expected) in cases {
@@ -211,8 +221,46 @@ fn unsuitable_nodes_are_counted_by_obstacle() {
         assert_eq!(obstacles(only(&report)), [(expected, 1)], "{name}");
         assert_eq!(only(&report).outcome, Outcome::Blocked, "{name}");
     }
+    let mut single = node("gpu-0");
+    single.labels.insert("nvidia.com/mig.strategy".to_owned(), "single".to_owned());
+    let snapshot = ClusterSnapshot::new([single], [pod("a", 60, &[("1g.10gb", 1)])]);
+    let report = propose(&snapshot, &[observed("gpu-0", vec![device(0, &[])])], NOW);
+    assert_eq!(obstacles(only(&report)), [(Obstacle::NotOffered, 1)]);
     let report = proposals(vec![vec![gpu()]], vec![pod("a", 60, &[("1g.10gb", 1)])]);
-    assert_eq!(only(&report).message, "no node with an agent has a GPU in MIG mode");
+    assert_eq!(only(&report).message, "no agent reports a GPU in MIG mode");
+}
+
+#[test]
+fn only_instances_that_the_node_offers_for_the_profile_are_available() {
+    let name = "nvidia.com/mig-1g.10gb";
+    let unhealthy = Health::Unhealthy { reason: "Xid 79".to_owned() };
+    for (offer, expected) in [
+        (offer(name, None, Health::Healthy), Outcome::Available),
+        (offer(name, None, unhealthy), Outcome::Create),
+        (offer("nvidia.com/gpu", None, Health::Healthy), Outcome::Blocked),
+    ] {
+        let mut seen = observed("gpu-0", vec![device(0, &[(ONE, false)])]);
+        seen.sharing = Some(offer);
+        let mut node = node("gpu-0");
+        node.allocatable = node.allocatable.with(name, 1);
+        let snapshot = ClusterSnapshot::new([node], [pod("a", 60, &[("1g.10gb", 1)])]);
+        let report = propose(&snapshot, &[seen], NOW);
+        let proposal = only(&report);
+        assert_eq!(proposal.outcome, expected, "{proposal:#?}");
+        let is_placeable = proposal.message.contains("the scheduler can place the pod");
+        assert_eq!(is_placeable, expected == Outcome::Available, "{}", proposal.message);
+    }
+}
+
+#[test]
+fn pods_of_other_namespaces_are_planned_before_the_65th_pod_of_a_namespace() {
+    let many = (0..300).map(|number| pod(&format!("pod-{number}"), 90, &[("7g.80gb", 9)]));
+    let mut other = pod("other", 60, &[("1g.10gb", 1)]);
+    other.key.namespace = "other".to_owned();
+    let report = proposals(vec![vec![device(0, &[])]], many.chain([other]).collect());
+    let position = report.items.iter().position(|one| one.namespace == "other");
+    assert_eq!(position, Some(64));
+    assert_eq!(report.items[64].outcome, Outcome::Create);
 }
 
 #[test]
@@ -222,6 +270,23 @@ fn idle_instance_that_a_bound_pod_can_be_about_to_use_is_not_replaced() {
     let pods = vec![bound, pod("whole", 60, &[("7g.80gb", 1)])];
     let report = proposals(vec![vec![device(0, &[(ONE, false)])]], pods);
     assert_eq!(only(&report).outcome, Outcome::Blocked);
+}
+
+#[test]
+fn time_slices_of_instances_are_no_demand() {
+    let pods = vec![pod("slice", 60, &[("1g.10gb.shared", 1)])];
+    assert_eq!(proposals(vec![vec![device(0, &[])]], pods).items, []);
+}
+
+#[test]
+fn pods_with_costly_requests_are_omitted() {
+    let devices = || (0..8).map(|number| device(number, &[((0, 0, 8), true)])).collect();
+    let nodes = (0..100).map(|_| devices()).collect();
+    let pods =
+        (0..40).map(|number| pod(&format!("pod-{number}"), 60, &[("1g.10gb", 100 - number)]));
+    let report = proposals(nodes, pods.collect());
+    assert!((1..40).contains(&report.items.len()), "{}", report.items.len());
+    assert_eq!(report.items.len() + report.omitted_pods, 40);
 }
 
 #[test]
@@ -239,12 +304,27 @@ fn taint() -> Taint {
     Taint { key: "gpu".into(), value: "mig".into(), effect: Effect::NoSchedule }
 }
 
-fn shared() -> SharingStatus {
-    let unit =
-        UnitStatus { uuid: "MIG-1".to_owned(), replicas: Some(4), health: Health::default() };
-    let name: ResourceName = "nvidia.com/mig-1g.10gb".parse().unwrap();
-    let resource = ResourceStatus { name, wanted: 4, allocatable: None, units: vec![unit] };
+/// Every instance of 1g.10gb has replicas under another name.
+fn share(observed: &mut ObservedNode) {
+    observed.inventory.devices = vec![device(0, &[(ONE, false)])];
+    observed.sharing = Some(offer("nvidia.com/mig-1g.10gb.shared", Some(4), Health::Healthy));
+}
+
+/// The status of a node that offers the first instance of the first device in this way.
+fn offer(name: &str, replicas: Option<u32>, health: Health) -> SharingStatus {
+    let unit = UnitStatus { uuid: uuid(0, 0).to_string(), replicas, health };
+    let name = name.parse().unwrap();
+    let resource = ResourceStatus { name, wanted: 1, allocatable: None, units: vec![unit] };
     SharingStatus { resources: vec![resource], ..SharingStatus::default() }
+}
+
+fn uuid(device: u32, instance: u32) -> MigUuid {
+    format!("MIG-5fd4087b-86f3-7a43-b711-{device:06}{instance:06}").parse().unwrap()
+}
+
+fn lose(observed: &mut ObservedNode) {
+    let reason = "GPU is lost".to_owned();
+    observed.inventory.devices[0].condition = Condition::Failing { reason };
 }
 
 fn without_profile(observed: &mut ObservedNode) {

@@ -35,7 +35,7 @@ fn pod(name: &str, outcome: Outcome) -> PodProposal {
         resources: [("nvidia.com/mig-3g.40gb".to_owned(), 1)].into(),
         outcome: outcome.into(),
         message:
-            "instances that are in use or proposed for other pods leave no room on 2 nodes (1 slice left, where no instance fits)"
+            "instances that are in use or proposed for other pods leave no room on 2 nodes (1 GPU slice left, where no instance fits)"
                 .to_owned(),
         node: None,
         instances: Vec::new(),

@@ -12,7 +12,7 @@ use super::problem::{ApiError, ProblemKind};
 
 /// Proposed MIG instances for the pending pods of the cluster
 ///
-/// Each pod has the idle instances to create or replace on the best node, the next best nodes, and the obstacles on all others. Instances in
+/// Each pod has the idle instances to create or replace on the best node, the next two nodes, and the number of nodes by obstacle. Instances in
 /// use are never destroyed. The proposals are not applied.
 #[utoipa::path(
     get,

@@ -28,7 +28,7 @@ impl PodSelectionError {
         match self {
             Self::Unknown(_) => {
                 "`octavo demand -o name` lists the planned pods: pending pods that request MIG \
-                 instances"
+                 instances and are at least 10 s old"
             }
             Self::Ambiguous { .. } => "specify NAMESPACE/NAME",
         }

@@ -44,15 +44,18 @@ pub(super) fn text(report: &DemandReport, printed: OutputOptions, colors: Colors
 /// Returns notes that apply to all proposals.
 pub(super) fn notes(report: &DemandReport) -> Vec<String> {
     let mut notes = report.notes();
-    if report.stale {
-        notes.push(
-            "the proposals may be out of date: the aggregator cannot read the pods".to_owned(),
-        );
-    }
-    if !report.items.is_empty() {
-        notes.push(ONLY_PROPOSALS.to_owned());
+    if report.stale || !report.items.is_empty() {
+        notes.extend(validity(report));
     }
     notes
+}
+
+/// Returns notes about the validity of the proposals.
+pub(super) fn validity(report: &DemandReport) -> Vec<String> {
+    let stale = report.stale.then(|| {
+        "the proposals may be out of date: the aggregator cannot read the pods".to_owned()
+    });
+    stale.into_iter().chain([ONLY_PROPOSALS.to_owned()]).collect()
 }
 
 /// Returns the proposal for a pod: `NAME` or `NAMESPACE/NAME`.
@@ -139,7 +142,7 @@ fn facts(pod: &PodProposal, colors: Colors) -> String {
 
 /// Formats `3 pods wait for MIG instances: 1 create, 2 blocked`.
 fn summary(report: &DemandReport) -> String {
-    let pods = count_noun(report.items.len(), "pod waits", "pods wait");
+    let pods = count_noun(report.waiting_pods(), "pod waits", "pods wait");
     let outcomes = report.outcomes();
     let outcomes = outcomes.iter().map(|(outcome, pods)| format!("{pods} {}", outcome.as_str()));
     lines([format!("{pods} for MIG instances: {}", join(outcomes, ", "))])
@@ -200,7 +203,7 @@ mod tests {
             waiting_seconds: Some(185),
             resources: [("nvidia.com/mig-3g.40gb".to_owned(), 1)].into(),
             outcome: outcome.into(),
-            message: "instances that are in use or proposed for other pods leave no room on 2 nodes (1 slice left, where no instance fits)"
+            message: "instances that are in use or proposed for other pods leave no room on 2 nodes (1 GPU slice left, where no instance fits)"
                 .to_owned(),
             node: None,
             instances: Vec::new(),
@@ -274,7 +277,7 @@ mod tests {
 
 POD             WAITING  REQUESTS     OUTCOME  MESSAGE
 team-a/train-0  3m       mig-3g.40gb  replace  create on node gpu-1: 3g.40gb at slice 4 of GPU 3; destroy idle: 1g.10gb at slice 4 of GPU 3, 1g.10gb at slice 5 of GPU 3
-team-b/eval     3m       mig-3g.40gb  blocked  instances that are in use or proposed for other pods leave no room on 2 nodes (1 slice left, where no instance fits)
+team-b/eval     3m       mig-3g.40gb  blocked  instances that are in use or proposed for other pods leave no room on 2 nodes (1 GPU slice left, where no instance fits)
 
 NODE   GPU    BEFORE       AFTER    PODS
 gpu-1  GPU 3  2 x 1g.10gb  3g.40gb  1
