@@ -47,7 +47,7 @@ struct RankedGroup {
     sums: Sums,
 }
 
-/// Costs in ascending order of their currencies, and parts of seconds. A report begins with the highest.
+/// Costs above zero in ascending order of their currencies, and parts of seconds. A report begins with the highest.
 type Rank = (Vec<(Reverse<Currency>, ExactCost)>, i64);
 
 /// Groups that may be listed, and the sums of those that are not.
@@ -143,14 +143,16 @@ impl<'a> ReportBuilder<'a> {
 impl RankedGroup {
     fn new(order: CostOrder, values: Vec<Option<String>>, sums: Sums) -> Self {
         let idle = |costs: &BTreeMap<UsageState, ExactCost>| costs.get(&UsageState::Idle).copied();
-        let costs = sums.costs.0.iter().map(|(currency, costs)| {
+        let costs = sums.costs.0.iter().filter_map(|(currency, costs)| {
             let cost = match order {
                 CostOrder::Idle => idle(costs),
                 CostOrder::Cost | CostOrder::Hours => {
                     costs.values().try_fold(ExactCost::default(), |sum, one| sum.checked_add(*one))
                 }
             };
-            (Reverse(currency.clone()), cost.unwrap_or_default())
+            // A group without such a cost must not precede groups in other currencies or without a price.
+            let cost = cost.filter(|cost| *cost > ExactCost::default())?;
+            Some((Reverse(currency.clone()), cost))
         });
         let costs = if order == CostOrder::Hours { Vec::new() } else { costs.collect() };
         let seconds = match order {

@@ -43,7 +43,8 @@ impl CostOrder {
         items
     }
 
-    /// Amounts in the currencies of the report.
+    /// Amounts above zero in the currencies of the report. A group without idle cost must not precede groups in other currencies or
+    /// without a price.
     fn amounts(self, report: &CostReport, item: &CostItem) -> Vec<Option<Amount>> {
         let amount = |cost: &Cost| match self {
             Self::Cost => Some(cost.total),
@@ -53,7 +54,8 @@ impl CostOrder {
         let currencies = report.total.costs.iter().map(|cost| &cost.currency);
         let costs =
             |currency: &Currency| item.usage.costs.iter().find(|cost| cost.currency == *currency);
-        currencies.map(|currency| costs(currency).and_then(amount)).collect()
+        let amounts = currencies.map(|currency| costs(currency).and_then(amount));
+        amounts.map(|amount| amount.filter(|amount| *amount > Amount::ZERO)).collect()
     }
 
     fn hours(self, item: &CostItem) -> f64 {

@@ -131,6 +131,25 @@ fn limit_applies_to_each_value_of_the_first_property() {
 }
 
 #[test]
+fn groups_without_idle_cost_follow_idle_groups_in_another_currency_or_without_a_price() {
+    let by = [Dimension::Team, Dimension::Workload];
+    let sums = [
+        usage(&["a", "euros"], TYPES[1], UsageState::Used, 100),
+        usage(&["a", "idle-dollars"], TYPES[0], UsageState::Idle, 1),
+        usage(&["b", "dollars"], TYPES[0], UsageState::Used, 100),
+        usage(&["b", "idle-unpriced"], TYPES[2], UsageState::Idle, 5),
+    ];
+    let limit = GroupLimit { order: CostOrder::Idle, groups: 1, is_per_value: true };
+    let report = limited(&by, &sums, limit);
+    assert_eq!(names(&report), ["idle-dollars", "idle-unpriced"]);
+    // The order of a complete report is the same.
+    let all = limited(&by, &sums, GroupLimit { groups: 4, ..limit });
+    assert_eq!(names(&all), ["idle-dollars", "idle-unpriced", "euros", "dollars"]);
+    let sorted = CostOrder::Idle.sorted(&all);
+    assert_eq!(sorted, all.items.iter().collect::<Vec<_>>());
+}
+
+#[test]
 fn all_groups_are_in_the_totals_of_a_large_report() {
     let by = [Dimension::Team, Dimension::Workload];
     let (query, book) = (query(&by), prices());
