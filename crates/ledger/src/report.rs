@@ -51,7 +51,7 @@ pub struct CostReport {
     /// Number of groups that are not in `items`, but are in `total`.
     pub omitted_items: u64,
     /// Usage of the groups that are not in `items`, so that both add up to `total`: one element, or one for each value of the property in
-    /// `limit-by`.
+    /// `limitBy`.
     #[serde(default)]
     pub omitted: Vec<OmittedGroups>,
     /// Usage of all groups.
@@ -76,7 +76,7 @@ pub struct CostItem {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct OmittedGroups {
-    /// Value of the property in `limit-by`, if there is one.
+    /// Value of the property in `limitBy`, if there is one.
     #[schema(value_type = std::collections::BTreeMap<String, String>)]
     pub group: BTreeMap<Dimension, String>,
     /// Number of groups.

@@ -35,7 +35,7 @@ const DEFAULT_LIMIT: usize = 1000;
 pub const MAX_LIMIT: usize = 10_000;
 /// Maximum number of properties by which usage is grouped.
 const MAX_DIMENSIONS: usize = 4;
-const PARAMETERS: &str = "from, until, by, namespace, team, type, profile, method, workload, node, pod, limit, limit-by, sort, compare";
+const PARAMETERS: &str = "from, until, by, namespace, team, type, profile, method, workload, node, pod, limit, limitBy, sort, compare";
 
 /// Reader of the ledger. Clones share its connections.
 #[derive(Debug, Clone)]
@@ -163,7 +163,7 @@ impl CostQuery {
         };
         let mut limit_by = None;
         set_each(pairs, &[], |name, value| match name {
-            "limit-by" => {
+            "limitBy" => {
                 limit_by = Some(value.to_owned()).filter(|value| !value.is_empty());
                 Ok(())
             }
@@ -173,7 +173,7 @@ impl CostQuery {
         if let Some(name) = limit_by {
             let first = query.usage.by.first().map(ToString::to_string);
             if first.as_ref() != Some(&name) {
-                return Err(QueryError::value("limit-by", &name, "the first property in by"));
+                return Err(QueryError::value("limitBy", &name, "the first property in by"));
             }
             query.limit.is_per_value = true;
         }

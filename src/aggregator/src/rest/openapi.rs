@@ -8,6 +8,7 @@ use octavo_fleet::api::Event;
 use octavo_fleet::problem::Problem;
 use octavo_fleet::summary::{NodeState, Sharing};
 use octavo_history::{Metric, Span, Step};
+use octavo_ledger::CostOrder;
 use octavo_model::reason::Reason;
 use octavo_planner::plan::{Disruption, Policy};
 use octavo_planner::reconcile::ApplyState;
@@ -35,7 +36,7 @@ use super::Api;
         (name = "profiles", description = "Hardware profiles: matching nodes, available capacity and findings"),
         (name = "operations", description = "Health and metrics of the aggregator")
     ),
-    components(schemas(Problem, Event, State, SharingWord, LayoutStateWord, SortWord, UsageSortWord, Limit, DisruptionWord, MetricWord, WindowWord, StepWord, GroupingWord))
+    components(schemas(Problem, Event, State, SharingWord, LayoutStateWord, SortWord, UsageSortWord, CostSortWord, Limit, DisruptionWord, MetricWord, WindowWord, StepWord, GroupingWord))
 )]
 pub(super) struct Document;
 
@@ -202,6 +203,9 @@ schemas! {
     /// Order of holders in the usage list.
     UsageSortWord: words(UsageSort::ALL.map(UsageSort::as_str))
         .default(Some(UsageSort::default().as_str().into()));
+    /// Order of groups of usage and cost.
+    CostSortWord: words(CostOrder::ALL.map(CostOrder::as_str))
+        .default(Some(CostOrder::Cost.as_str().into()));
     /// Metric of a series.
     MetricWord: words(Metric::ALL.map(Metric::as_str))
         .default(Some(Metric::default().as_str().into()));

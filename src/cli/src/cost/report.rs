@@ -11,7 +11,7 @@ use super::notes;
 use crate::settings::cost::{ReportFormat, ReportSettings};
 use crate::{CliError, Exit, Report};
 
-/// Maximum number of groups that the aggregator lists; with `limit-by`, of each value of a property.
+/// Maximum number of groups that the aggregator lists; with `limitBy`, of each value of a property.
 const MAX_GROUPS: usize = 10_000;
 /// Maximum number of types of a team.
 const MAX_TYPES: usize = 100;
@@ -98,6 +98,6 @@ async fn usage(
         ("sort", groups.sort),
     ];
     let target = RequestPath::new("/api/v1/cost").with(parameters);
-    let target = target.with(groups.limit_by.map(|property| ("limit-by", property)));
+    let target = target.with(groups.limit_by.map(|property| ("limitBy", property)));
     Ok(client.get(&target.with(team.map(|team| ("team", team)))).await?)
 }
