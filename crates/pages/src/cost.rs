@@ -16,9 +16,9 @@ use octavo_cost_report::daily::DailyUsage;
 use octavo_cost_report::text::hours;
 use octavo_fleet::access::Visibility;
 use octavo_ledger::csv::to_csv;
-use octavo_ledger::report::CostReport;
+use octavo_ledger::report::{CostReport, GroupLimit};
 use octavo_ledger::{CostOrder, Dimension};
-use octavo_store::ledger::{CostQuery, LedgerError, LedgerReader};
+use octavo_store::ledger::{CostQuery, LedgerError, LedgerReader, MAX_LIMIT};
 use octavo_store::view::PRICES_OUTDATED;
 use octavo_toolkit::error::chain;
 
@@ -185,6 +185,8 @@ async fn reports(
         let mut query = query.clone();
         query.usage.by = vec![dimension];
         query.compare.clear();
+        // The limit of the address applies to the rows: with it, the chart would omit cheap days.
+        query.limit = GroupLimit::most_expensive(MAX_LIMIT);
         query
     };
     let groups = ledger.report(query, book).await?;

@@ -30,6 +30,8 @@ const OFFERED: [Dimension; 6] = [
 ];
 /// Parameters with a field in the form.
 const FIELDS: [&str; 6] = ["from", "until", "by", "namespace", "type", "compare"];
+/// Parameter of the API that the page does not have, because a link can change the property.
+const LIMIT_BY: &str = "limitBy";
 /// Parameters that `octavo cost` has as flags.
 const FLAGS: [&str; 10] =
     ["by", "from", "until", "namespace", "team", "type", "workload", "node", "limit", "compare"];
@@ -78,6 +80,9 @@ impl CostRequest {
         let address = ListAddress::parse(uri).ok_or("the address has an invalid encoding")?;
         let sort = address.pairs().filter(|(name, _)| name == SORT);
         check_names(sort, SORT).map_err(|error| chain(&error))?;
+        if !address.get(LIMIT_BY).is_empty() {
+            return Err(format!("unknown parameter {LIMIT_BY:?}; only /api/v1/cost has it"));
+        }
         let order = Some(address.get(SORT)).filter(|text| !text.is_empty());
         let order = order.map(parse_order).transpose()?;
         let pairs = address.without(SORT);
@@ -138,14 +143,14 @@ impl CostRequest {
 
     /// The same request on the command line and to the API.
     pub(super) fn equal(&self) -> EquivalentRequests {
-        let address = self.address.without(SORT);
         let mut flags = Some(String::new());
-        for (name, value) in address.pairs() {
+        // The command has the order of the API.
+        for (name, value) in self.address.without(SORT).pairs() {
             let flag = format!(" --{name}={}", shell_word(&value));
             let is_known = FLAGS.contains(&name.as_str());
             flags = flags.filter(|_| is_known).map(|flags| flags + &flag);
         }
-        EquivalentRequests { flags, api: address.at("/api/v1/cost") }
+        EquivalentRequests { flags, api: self.address.at("/api/v1/cost") }
     }
 }
 

@@ -210,6 +210,21 @@ async fn rows_are_sorted_and_days_are_in_the_order_of_time() {
     let page = site.page(&format!("/cost?{TIME}&by=workload&sort=-hours")).await;
     assert!(names(&page)[0].starts_with("team-b/Job/serve"), "{page}");
     assert!(page.contains("aria-sort=\"descending\"><a href=\"/cost?from="), "{page}");
+    // The API request has the order of the page. The command has none.
+    let api = "/api/v1/cost?from=2026-11-03&#38;until=2026-11-06&#38;sort=-hours&#38;by=workload";
+    assert!(page.contains(api), "{page}");
+    let flags = "octavo cost --from=2026-11-03 --until=2026-11-06 --by=workload";
+    assert!(page.contains(flags), "{page}");
+}
+
+#[tokio::test]
+async fn limit_of_rows_does_not_apply_to_the_days_of_the_chart() {
+    let site = Site::new(&usage()).await;
+    let page = site.page(&format!("/cost?{TIME}&limit=1")).await;
+    assert!(page.contains("1 of 3 rows"), "{page}");
+    for day in ["2026-11-03", "2026-11-04", "2026-11-05"] {
+        assert!(page.contains(&format!("{day}: device hours")), "{day}: {page}");
+    }
 }
 
 #[tokio::test]
@@ -374,6 +389,7 @@ async fn invalid_address_has_a_message_and_no_usage() {
     let site = Site::new(&usage()).await;
     for (query, message) in [
         ("colour=red", "unknown parameter"),
+        ("by=team&limitBy=team", "unknown parameter"),
         ("from=yesterday", "from"),
         ("compare=nvidia-h2200-141gb", "did you mean nvidia-h200-141gb?"),
         ("from=2026-11-06&until=2026-11-03", "a time after from"),
