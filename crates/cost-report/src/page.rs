@@ -119,6 +119,11 @@ impl MonthlyReport {
             ));
         }
         notes.extend(self.types.notes.iter().map(|note| format!("Note: {}.", printable(note))));
+        let tables = [&self.types, &self.workloads];
+        if tables.iter().any(|report| report.omitted.iter().any(|one| one.further_values)) {
+            let note = "More than 1,000 teams have types or workloads that are not listed. The tables of further teams do not add up to their totals.";
+            notes.push(note.to_owned());
+        }
         if self.days.omitted_items > 0 {
             let days = count_noun(
                 usize::try_from(self.days.omitted_items).unwrap_or(usize::MAX),

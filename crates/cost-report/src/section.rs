@@ -131,7 +131,8 @@ fn items<'a>(report: &'a CostReport, team: &CostItem, order: CostOrder) -> Vec<&
 fn rows(report: &CostReport, team: &CostItem, dimension: Dimension) -> Vec<UsageRow> {
     let items = items(report, team, CostOrder::Cost).into_iter();
     let name = team.group.get(&Dimension::Team);
-    let omitted = report.omitted.iter().filter(|one| one.group.get(&Dimension::Team) == name);
+    let omitted = report.omitted.iter().filter(|one| !one.further_values);
+    let omitted = omitted.filter(|one| one.group.get(&Dimension::Team) == name);
     let omitted = omitted.map(|one| {
         let groups = group_thousands(&one.groups.to_string());
         let name = format!("other: {groups} {}", dimension.noun(one.groups));

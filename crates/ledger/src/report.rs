@@ -51,7 +51,7 @@ pub struct CostReport {
     /// Number of groups that are not in `items`, but are in `total`.
     pub omitted_items: u64,
     /// Usage of the groups that are not in `items`, so that both add up to `total`: one element, or one for each value of the property in
-    /// `limitBy`.
+    /// `limitBy`. Of more than 1,000 values, the last element has the groups of the further ones.
     #[serde(default)]
     pub omitted: Vec<OmittedGroups>,
     /// Usage of all groups.
@@ -79,6 +79,9 @@ pub struct OmittedGroups {
     /// Value of the property in `limitBy`, if there is one.
     #[schema(value_type = std::collections::BTreeMap<String, String>)]
     pub group: BTreeMap<Dimension, String>,
+    /// True for the groups of further values of the property in `limitBy`, which have no elements of their own. `group` is empty.
+    #[serde(default)]
+    pub further_values: bool,
     /// Number of groups.
     pub groups: u64,
     /// Their usage.
@@ -190,14 +193,16 @@ pub(crate) fn price_of(
 }
 
 impl OmittedGroups {
-    /// Text for the row of these groups in a report by these properties: `other: 12 workloads`.
+    /// Text for the row of these groups in a report by these properties: `other: 12 workloads`, or `other: 12 workloads of further teams`.
     pub fn label(&self, by: &[Dimension]) -> String {
         let noun = match by {
             [one] | [_, one @ (Dimension::Workload | Dimension::Pod)] => one.noun(self.groups),
             _ if self.groups == 1 => "group",
             _ => "groups",
         };
-        format!("other: {} {noun}", self.groups)
+        let further = by.first().filter(|_| self.further_values);
+        let further = further.map(|first| format!(" of further {}", first.noun(2)));
+        format!("other: {} {noun}{}", self.groups, further.unwrap_or_default())
     }
 }
 

@@ -12,8 +12,11 @@ use crate::compare::Comparison;
 use crate::part::UsageState;
 use crate::usage::{Dimension, UsageQuery, UsageSum};
 
-/// Maximum number of listed groups, if their number is limited for each value of a property.
+/// Maximum number of listed groups, if their number is limited for each value of a property. A group has a sum in memory for each
+/// compared type, so comparisons lower the number.
 const MAX_LISTED: usize = 25_000;
+/// Maximum number of values whose groups that are not listed have sums of their own.
+const MAX_OMITTED: usize = 1_000;
 
 /// Groups that a report lists: the first in an order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,14 +57,25 @@ type Rank = (Vec<(Reverse<Currency>, ExactCost)>, i64);
 #[derive(Debug)]
 struct ListedGroups {
     limit: GroupLimit,
+    /// Maximum number of all groups, if the limit applies to the groups of a value.
+    max_listed: usize,
     groups: Vec<RankedGroup>,
     /// Index of the first group to which the limit applies.
     first: usize,
     omitted: OmittedSums,
 }
 
-/// Number and sums of groups by value of the first property; by nothing if the limit applies to all groups.
-type OmittedSums = BTreeMap<Vec<Option<String>>, (u64, Sums)>;
+/// Groups that are not listed and are summed up together.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum OmittedKey {
+    /// Groups with this value of the first property; all groups without it if the limit applies to all groups.
+    Values(Vec<Option<String>>),
+    /// Groups of all further values.
+    FurtherValues,
+}
+
+/// Number and sums of groups.
+type OmittedSums = BTreeMap<OmittedKey, (u64, Sums)>;
 
 impl GroupLimit {
     /// The most expensive groups.
@@ -84,7 +98,7 @@ impl<'a> ReportBuilder<'a> {
             compare,
             comparison: Comparison::new(query, prices, compare),
             current: None,
-            listed: ListedGroups { limit, groups: Vec::new(), first: 0, omitted: BTreeMap::new() },
+            listed: ListedGroups::new(limit, compare.len()),
             total: Sums::default(),
         }
     }
@@ -118,10 +132,13 @@ impl<'a> ReportBuilder<'a> {
             group: named(group.values),
             usage: group.sums.usage(compare),
         };
-        let omitted = omitted.into_iter().map(|(values, (groups, sums))| OmittedGroups {
-            group: named(values),
-            groups,
-            usage: sums.usage(compare),
+        let omitted = omitted.into_iter().map(|(key, (groups, sums))| {
+            let (values, further_values) = match key {
+                OmittedKey::Values(values) => (values, false),
+                OmittedKey::FurtherValues => (Vec::new(), true),
+            };
+            let usage = sums.usage(compare);
+            OmittedGroups { group: named(values), further_values, groups, usage }
         });
         let omitted: Vec<OmittedGroups> = omitted.collect();
         CostReport {
@@ -169,14 +186,22 @@ impl RankedGroup {
 }
 
 impl ListedGroups {
+    /// No groups. Each has the costs on this number of compared types.
+    fn new(limit: GroupLimit, compared: usize) -> Self {
+        let max_listed = MAX_LISTED.checked_div(compared.saturating_add(1)).unwrap_or(MAX_LISTED);
+        let groups = if limit.is_per_value { limit.groups.min(max_listed) } else { limit.groups };
+        let limit = GroupLimit { groups, ..limit };
+        Self { limit, max_listed, groups: Vec::new(), first: 0, omitted: BTreeMap::new() }
+    }
+
     fn add(&mut self, values: Vec<Option<String>>, sums: Sums) {
         let is_first_of_value = self.limit.is_per_value
             && self.groups.last().is_some_and(|last| last.values.first() != values.first());
         if is_first_of_value {
             self.truncate(self.first, self.limit.groups);
             // Also limits the number of all groups.
-            if self.groups.len() >= MAX_LISTED.saturating_mul(2) {
-                self.truncate(0, MAX_LISTED);
+            if self.groups.len() >= self.max_listed.saturating_mul(2) {
+                self.truncate(0, self.max_listed);
             }
             self.first = self.groups.len();
         }
@@ -197,10 +222,14 @@ impl ListedGroups {
         compared.select_nth_unstable_by(most, RankedGroup::order);
         for mut group in self.groups.drain(first.saturating_add(most)..) {
             group.values.truncate(usize::from(self.limit.is_per_value));
-            if self.omitted.len() >= MAX_LISTED && !self.omitted.contains_key(&group.values) {
-                group.values.clear();
+            // Groups without a value remain separate, because readers do not expect them among those of other values.
+            let has_value = group.values.first().is_some_and(Option::is_some);
+            let is_full = has_value && self.omitted.len() >= MAX_OMITTED;
+            let mut key = OmittedKey::Values(group.values);
+            if is_full && !self.omitted.contains_key(&key) {
+                key = OmittedKey::FurtherValues;
             }
-            let (groups, sums) = self.omitted.entry(group.values).or_default();
+            let (groups, sums) = self.omitted.entry(key).or_default();
             *groups = groups.saturating_add(1);
             sums.merge(group.sums);
         }
@@ -210,7 +239,7 @@ impl ListedGroups {
     fn finish(mut self, by_time: bool) -> (Vec<RankedGroup>, OmittedSums) {
         self.truncate(self.first, self.limit.groups);
         if self.limit.is_per_value {
-            self.truncate(0, MAX_LISTED);
+            self.truncate(0, self.max_listed);
         }
         if by_time {
             self.groups.sort_by(|one, two| one.values.cmp(&two.values));

@@ -175,6 +175,51 @@ fn all_groups_are_in_the_totals_of_a_large_report() {
     assert!((78.0..=80.0).contains(&least), "{least}");
 }
 
+#[test]
+fn groups_of_many_values_are_summed_up_together_and_not_with_those_without_a_value() {
+    let by = [Dimension::Team, Dimension::Workload];
+    let mut sums = Vec::new();
+    for team in 0..1200 {
+        let team = format!("team-{team:04}");
+        sums.push(usage(&[&team, "a"], TYPES[0], UsageState::Used, 2));
+        sums.push(usage(&[&team, "b"], TYPES[0], UsageState::Used, 1));
+    }
+    for (workload, hours) in [("c", 5), ("d", 4)] {
+        let mut none = usage(&["", workload], TYPES[0], UsageState::Used, hours);
+        none.values[0] = None;
+        sums.push(none);
+    }
+    let limit = GroupLimit { order: CostOrder::Cost, groups: 1, is_per_value: true };
+    let report = limited(&by, &sums, limit);
+    assert_eq!((report.items.len(), report.omitted_items), (1201, 1201));
+    assert_eq!(report.omitted.len(), 1002);
+    let none = &report.omitted[0];
+    assert_eq!((none.group.len(), none.further_values), (0, false));
+    assert_eq!((none.groups, none.usage.device_hours.total), (1, 4.0));
+    let further = &report.omitted[1001];
+    assert_eq!((further.group.len(), further.further_values), (0, true));
+    assert_eq!((further.groups, further.usage.device_hours.total), (200, 200.0));
+    assert_eq!(further.label(&by), "other: 200 workloads of further teams");
+    assert!(to_csv(&report).contains("\n,other: 200 workloads of further teams,200,"));
+}
+
+#[test]
+fn comparisons_lower_the_number_of_listed_groups() {
+    let by = [Dimension::Team, Dimension::Workload];
+    let (query, book) = (query(&by), prices());
+    let compare = ["nvidia-h100-80gb".parse().unwrap(), "nvidia-l4-24gb".parse().unwrap()];
+    let limit = GroupLimit { order: CostOrder::Cost, groups: 10_000, is_per_value: true };
+    let mut builder = ReportBuilder::new(&query, Some(&book), &compare, limit);
+    for team in ["a", "b"] {
+        for workload in 0..6000 {
+            let name = format!("{workload:04}");
+            builder.add(&usage(&[team, &name], TYPES[0], UsageState::Used, workload));
+        }
+    }
+    let report = builder.finish();
+    assert_eq!((report.items.len(), report.omitted_items), (8333, 12_000 - 8333));
+}
+
 fn sums() -> impl Strategy<Value = Vec<UsageSum>> {
     let state = prop::sample::select(vec![UsageState::Used, UsageState::Idle]);
     let one = (0..4_usize, 0..12_usize, 0..3_usize, state, 0..50_i64);

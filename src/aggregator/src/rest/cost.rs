@@ -35,7 +35,7 @@ use super::{Api, openapi};
         ("node" = Option<String>, Query, description = "Node; requires the permission to list nodes", example = "gpu-07"),
         ("pod" = Option<String>, Query, description = "Pod: namespace and name", example = "team-a/train-0"),
         ("limit" = Option<u32>, Query, description = "Maximum number of groups, 1 to 10,000; by default 1,000. The others are summed up in `omitted`"),
-        ("limitBy" = Option<String>, Query, description = "First property in `by`: the limit applies to the groups of each of its values, at most 25,000 in total", example = "team"),
+        ("limitBy" = Option<String>, Query, description = "First property in `by`: the limit applies to the groups of each value, at most 25,000 in total (fewer with `compare`)", example = "team"),
         ("sort" = Option<openapi::CostSortWord>, Query, description = "Order in which groups are selected and listed; `-idle` is the cost of idle device hours"),
         ("compare" = Option<String>, Query, description = "Up to 8 types on which the cost of the same device hours is calculated", example = "nvidia-h200-141gb,nvidia-l40s-48gb")
     ),
