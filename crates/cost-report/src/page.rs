@@ -8,7 +8,7 @@ use octavo_model::text::{count_noun, printable, shell_word};
 
 use crate::change::CostChange;
 use crate::monthly::{MonthlyReport, begins_within, name_of_month, start};
-use crate::section::{Section, SummaryRow, section_name};
+use crate::section::{Section, SummaryRow, omits_days, omits_idle, section_name};
 
 #[derive(Template)]
 #[template(path = "monthly.html")]
@@ -44,7 +44,7 @@ impl MonthlyReport {
                 None => count_noun(named, "team", "teams"),
             },
             at: format_time(self.at),
-            notes: self.notes(named),
+            notes: self.notes(named).into_iter().chain(self.limit_notes(&teams)).collect(),
             summary: if has_summary { self.summary(&teams) } else { Vec::new() },
             previous_month: self.is_comparable().then(|| name_of_month(self.previous_month())),
             sections: sections.collect(),
@@ -119,19 +119,29 @@ impl MonthlyReport {
             ));
         }
         notes.extend(self.types.notes.iter().map(|note| format!("Note: {}.", printable(note))));
+        notes
+    }
+
+    /// Notes on groups that are missing because the number of listed groups of all teams is limited.
+    fn limit_notes(&self, teams: &[&CostItem]) -> Vec<String> {
+        let mut notes = Vec::new();
         let tables = [&self.types, &self.workloads];
         if tables.iter().any(|report| report.omitted.iter().any(|one| one.further_values)) {
             let note = "More than 1,000 teams have types or workloads that are not listed. The tables of further teams do not add up to their totals.";
             notes.push(note.to_owned());
         }
-        if self.days.omitted_items > 0 {
-            let days = count_noun(
-                usize::try_from(self.days.omitted_items).unwrap_or(usize::MAX),
-                "day",
-                "days",
-            );
-            notes.push(format!("The charts omit {days} with low costs."));
-        }
+        let count = |omits: fn(&Self, &CostItem) -> bool| {
+            let count = teams.iter().filter(|team| omits(self, team)).count();
+            (count > 0).then(|| count_noun(count, "team", "teams"))
+        };
+        notes.extend(count(omits_days).map(|teams| {
+            format!("There is no chart for {teams}, because not all days are listed.")
+        }));
+        notes.extend(
+            count(omits_idle).map(|teams| {
+                format!("Idle allocations with low costs are not listed for {teams}.")
+            }),
+        );
         notes
     }
 }

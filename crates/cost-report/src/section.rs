@@ -1,7 +1,7 @@
 //! Sections and rows of the monthly report.
 
 use octavo_fleet::price::Amount;
-use octavo_ledger::report::{Cost, CostItem, CostReport, Usage};
+use octavo_ledger::report::{Cost, CostItem, CostReport, Hours, Usage};
 use octavo_ledger::{CostOrder, Dimension};
 use octavo_model::text::group_thousands;
 
@@ -15,6 +15,9 @@ pub const MAX_WORKLOADS: usize = 20;
 /// Maximum number of workloads in the table of idle allocations.
 pub const MAX_IDLE_WORKLOADS: usize = 5;
 
+/// Limit of differences of device hours that rounding causes.
+const MAX_ROUNDING_HOURS: f64 = 0.001;
+
 /// Section of a team.
 #[derive(Debug)]
 pub(crate) struct Section {
@@ -25,6 +28,7 @@ pub(crate) struct Section {
     pub(crate) figures: Vec<Figure>,
     /// Style, hours and share of each state that occurs.
     pub(crate) states: Vec<(StateStyle, String, String)>,
+    /// Chart of days; `None` if days of the team are not listed.
     pub(crate) daily: Option<DailyUsage>,
     pub(crate) types: Vec<UsageRow>,
     pub(crate) workloads: Vec<UsageRow>,
@@ -87,6 +91,7 @@ impl Section {
         });
         let states = states(&device_hours).into_iter().filter(|(_, part)| *part > 0.0);
         let has_team = team.group.contains_key(&Dimension::Team);
+        let days = (!omits_days(report, team)).then(|| items(&report.days, team, CostOrder::Hours));
         Self {
             number,
             name: section_name(team),
@@ -100,7 +105,7 @@ impl Section {
             states: states
                 .map(|(style, part)| (style, hours(part), share(part, device_hours.total)))
                 .collect(),
-            daily: DailyUsage::new(items(&report.days, team, CostOrder::Hours), &report.dates()),
+            daily: days.and_then(|days| DailyUsage::new(days, &report.dates())),
             types,
             workloads,
             idle: idle
@@ -125,6 +130,29 @@ fn items<'a>(report: &'a CostReport, team: &CostItem, order: CostOrder) -> Vec<&
     let mut items: Vec<&CostItem> = items.collect();
     order.sort(report, &mut items);
     items
+}
+
+/// Returns whether days of a team are not listed, because the number of listed groups of all teams is limited.
+pub(crate) fn omits_days(report: &MonthlyReport, team: &CostItem) -> bool {
+    report.days.omitted_items > 0 && is_part(&report.days, team, |hours| hours.total)
+}
+
+/// Returns whether idle allocations of a team are missing in its table, because the number of listed groups of all teams is limited.
+pub(crate) fn omits_idle(report: &MonthlyReport, team: &CostItem) -> bool {
+    let name = team.group.get(&Dimension::Team);
+    let mut omitted = report.idle.omitted.iter();
+    let listed = report.idle.items.iter().filter(|item| item.group.get(&Dimension::Team) == name);
+    omitted.any(|one| one.further_values || one.group.get(&Dimension::Team) == name)
+        && listed.count() < MAX_IDLE_WORKLOADS
+        && is_part(&report.idle, team, |hours| hours.idle)
+}
+
+/// Returns whether the listed groups of a team have fewer device hours than the team.
+fn is_part(report: &CostReport, team: &CostItem, part: fn(&Hours) -> f64) -> bool {
+    let name = team.group.get(&Dimension::Team);
+    let listed = report.items.iter().filter(|item| item.group.get(&Dimension::Team) == name);
+    let sum: f64 = listed.map(|item| part(&item.usage.device_hours)).sum();
+    sum + MAX_ROUNDING_HOURS < part(&team.usage.device_hours)
 }
 
 /// Rows of the groups of a team, the most expensive first. The last row has the groups that the report does not list.

@@ -309,9 +309,7 @@ fn workloads_that_are_not_listed_are_one_row_of_their_team() {
     // More hours, but cheaper: the type has no price.
     entries.push(Entry { type_name: A10, ..used(3, "vision", "v/Job/unpriced", 1000) });
     entries.push(used(5, "language", "l/Job/serve", 1));
-    let mut report = monthly(&entries, None);
-    report.days.omitted_items = 3;
-    let page = report.html().unwrap();
+    let page = monthly(&entries, None).html().unwrap();
     let vision = section(&page, "vision");
     let listed = vision.iter().filter(|text| text.starts_with("v/Job/w")).count();
     // The last one is in the table of idle allocations.
@@ -322,7 +320,28 @@ fn workloads_that_are_not_listed_are_one_row_of_their_team() {
         ["other: 11 workloads", "1,056.0", "1,055.0", "1.0", "50 %", "140.00 EUR", "2.50 EUR"];
     assert_eq!(row(&vision, "other: 11 workloads", 7), expected);
     has(&section(&page, "language"), "l/Job/serve");
-    has(&texts(&page), "The charts omit 3 days with low costs.");
+}
+
+#[test]
+fn teams_with_missing_days_or_idle_allocations_are_counted_and_have_no_chart() {
+    let mut entries = sample();
+    entries.push(idle(5, "language", "l/Job/serve", 1));
+    entries.push(idle(5, "language", "l/Job/batch", 2));
+    let mut report = monthly(&entries, None);
+    let page = report.html().unwrap();
+    has(&section(&page, "vision"), "Device hours by day");
+    assert!(!page.contains("no chart") && !page.contains("not listed"), "{page}");
+    // The limit of all groups: the cheapest day of vision, and the idle allocation of language with the lower cost.
+    let limit = GroupLimit::most_expensive(4);
+    report.days = document(&entries, &[Dimension::Team, Dimension::Day], MONTH, None, limit);
+    assert_eq!(report.days.omitted_items, 1);
+    let limit = GroupLimit { order: CostOrder::Idle, groups: 1, is_per_value: true };
+    report.idle = document(&entries, &[Dimension::Team, Dimension::Workload], MONTH, None, limit);
+    let page = report.html().unwrap();
+    has(&texts(&page), "There is no chart for 1 team, because not all days are listed.");
+    has(&texts(&page), "Idle allocations with low costs are not listed for 1 team.");
+    assert!(!section(&page, "vision").contains(&"Device hours by day"), "{page}");
+    has(&section(&page, "language"), "Device hours by day");
 }
 
 #[test]
