@@ -23,10 +23,14 @@ const SQLITE_SETTINGS: &str = "PRAGMA journal_mode = WAL; PRAGMA synchronous = F
 /// a day takes longest. The limit for locks is that of SQLite.
 ///
 /// The planner does not know the number of days whose intervals a report reads, and estimates that they are many. With the default cost of
-/// random pages, it reads the intervals of all days. The intervals of a day are next to each other, so the cost is that of other pages.
-/// Compiling a statement takes longer than most reports.
+/// random pages, which is that of hard disks, it reads the intervals of all days. The intervals of a day are next to each other, so a
+/// random page costs little more than the next one. Compiling a statement with `jit` takes longer than most reports.
+///
+/// Values that an administrator has set for the server, the database or the role remain, and servers without `jit` are supported.
 const POSTGRES_SETTINGS: &str = "SET statement_timeout = '5min'; SET lock_timeout = '5s'; \
-     SET idle_in_transaction_session_timeout = '1min'; SET random_page_cost = 1.1; SET jit = off";
+     SET idle_in_transaction_session_timeout = '1min'; \
+     SELECT set_config(name, '1.1', false) FROM pg_settings WHERE name = 'random_page_cost' AND source = 'default'; \
+     SELECT set_config(name, 'off', false) FROM pg_settings WHERE name = 'jit' AND source = 'default'";
 
 /// Address of a database. Its text does not contain the password.
 #[derive(Clone, PartialEq, Eq)]
