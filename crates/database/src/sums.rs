@@ -131,7 +131,9 @@ impl Database {
             sums.push(sum);
             if sums.len() > MAX_SUMS { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         };
-        let is_complete = self.visit_usage(query, add).await?.is_continue();
+        // Without a limit, the database would send the other rows before the connection can be used again.
+        let statement = format!("{} LIMIT {}", statement(query), MAX_SUMS.saturating_add(1));
+        let is_complete = self.visit_rows(query, statement, add).await?.is_continue();
         Ok(is_complete.then_some(sums))
     }
 
@@ -143,6 +145,16 @@ impl Database {
     pub async fn visit_usage(
         &self,
         query: &UsageQuery,
+        visit: impl FnMut(UsageSum) -> ControlFlow<()>,
+    ) -> Result<ControlFlow<()>, DatabaseError> {
+        self.visit_rows(query, statement(query), visit).await
+    }
+
+    /// Passes each row of the statement for a query to `visit` until it breaks.
+    async fn visit_rows(
+        &self,
+        query: &UsageQuery,
+        statement: String,
         mut visit: impl FnMut(UsageSum) -> ControlFlow<()>,
     ) -> Result<ControlFlow<()>, DatabaseError> {
         let (from, until) = (query.from.as_second(), query.until.as_second());
@@ -157,7 +169,6 @@ impl Database {
             let full_from = if first.start() == from { first.0 } else { first.0.saturating_add(1) };
             (full_from, Day::of(until).0)
         };
-        let statement = statement(query);
         let mut sql = sqlx::query(AssertSqlSafe(statement))
             .bind(i64::from(first.0))
             .bind(i64::from(last.0))
@@ -205,7 +216,8 @@ impl Database {
     }
 }
 
-/// The statement for a query. All texts of the request are parameters.
+/// The statement for a query. All texts of the request are parameters. The rows are in the order of all columns of their group, because
+/// SQLite sorts them a second time for another order.
 fn statement(query: &UsageQuery) -> String {
     let mut groups: Vec<String> = query.by.iter().map(|one| expression(*one).to_owned()).collect();
     groups.push(period(&query.price_changes));
@@ -226,7 +238,7 @@ fn statement(query: &UsageQuery) -> String {
     format!(
         "{OPEN_DAYS}SELECT {}, {columns}, CAST(SUM(ppm_s) AS BIGINT) AS ppm_s, CAST(SUM(percent_s) AS BIGINT) AS percent_s, \
          CAST(SUM(measured_s) AS BIGINT) AS measured_s \
-         FROM ({DETAILS} UNION ALL {days}) AS parts WHERE 1 = 1{filters} GROUP BY {positions}, {columns} ORDER BY {positions}",
+         FROM ({DETAILS} UNION ALL {days}) AS parts WHERE 1 = 1{filters} GROUP BY {positions}, {columns} ORDER BY {positions}, {columns}",
         named.join(", "),
     )
 }
