@@ -12,6 +12,7 @@ use octavo_ledger::{
 use tokio::time::timeout;
 
 use super::postgres::Postgres;
+use crate::time_limits::until;
 
 const DAYS: i32 = 60;
 const DEVICES: usize = 20;
@@ -64,12 +65,21 @@ async fn closed_days() -> (Postgres, LedgerWriter) {
     (server, writer)
 }
 
+/// Rows of `ledger_interval` that all connections have read. A connection counts its rows at the latest when it ends, so this waits for the
+/// end of all others.
+#[track_caller]
+fn read_rows(server: &Postgres) -> String {
+    let others = "SELECT COUNT(*) FROM pg_stat_activity WHERE datname = current_database() \
+         AND backend_type = 'client backend' AND pid <> pg_backend_pid()";
+    until("the end of all connections", || server.sql(others), |count| count.trim() == "0");
+    server.sql("SELECT seq_tup_read FROM pg_stat_user_tables WHERE relname = 'ledger_interval'")
+}
+
 #[tokio::test]
 async fn report_in_postgresql_does_not_read_the_intervals_of_closed_days() {
     let (server, writer) = closed_days().await;
     writer.database().close().await;
-    let read = "SELECT seq_tup_read FROM pg_stat_user_tables WHERE relname = 'ledger_interval'";
-    let before = server.sql(read);
+    let before = read_rows(&server);
     let database = Database::open(&server.url().parse().unwrap(), 1).await.unwrap();
     let time = |seconds: i64| Timestamp::from_second(seconds).unwrap();
     let query = UsageQuery {
@@ -82,9 +92,8 @@ async fn report_in_postgresql_does_not_read_the_intervals_of_closed_days() {
     };
     let sums = database.usage(&query).await.unwrap().unwrap();
     assert_eq!(sums.len(), 4);
-    // PostgreSQL counts at the latest when the connection ends.
     database.close().await;
-    assert_eq!(server.sql(read), before, "the report reads all intervals");
+    assert_eq!(read_rows(&server), before, "the report reads all intervals");
 }
 
 #[tokio::test]
