@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use octavo_fleet::price::{Amount, Currency, ExactCost, PriceBook, UnitPrice};
 use octavo_model::id::TypeName;
+use octavo_model::text::group_thousands;
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 use utoipa::ToSchema;
@@ -50,8 +51,8 @@ pub struct CostReport {
     pub items: Vec<CostItem>,
     /// Number of groups that are not in `items`, but are in `total`.
     pub omitted_items: u64,
-    /// Usage of the groups that are not in `items`, so that both add up to `total`: one element, or one for each value of the property in
-    /// `limitBy`. Of more than 1,000 values, the last element has the groups of the further ones.
+    /// Usage of the groups that are not in `items`, so that both add up to `total` apart from rounding: one element, or one for each value
+    /// of the property in `limitBy`. Of more than 1,000 values, the last element has the groups of the further ones.
     #[serde(default)]
     pub omitted: Vec<OmittedGroups>,
     /// Usage of all groups.
@@ -193,7 +194,8 @@ pub(crate) fn price_of(
 }
 
 impl OmittedGroups {
-    /// Text for the row of these groups in a report by these properties: `other: 12 workloads`, or `other: 12 workloads of further teams`.
+    /// Text for the row of these groups in a report by these properties: `other: 1,200 workloads`, or `other: 1,200 workloads of further
+    /// teams`.
     pub fn label(&self, by: &[Dimension]) -> String {
         let noun = match by {
             [one] | [_, one @ (Dimension::Workload | Dimension::Pod)] => one.noun(self.groups),
@@ -202,7 +204,8 @@ impl OmittedGroups {
         };
         let further = by.first().filter(|_| self.further_values);
         let further = further.map(|first| format!(" of further {}", first.noun(2)));
-        format!("other: {} {noun}{}", self.groups, further.unwrap_or_default())
+        let groups = group_thousands(&self.groups.to_string());
+        format!("other: {groups} {noun}{}", further.unwrap_or_default())
     }
 }
 

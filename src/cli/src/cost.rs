@@ -8,6 +8,7 @@ use octavo_ledger::Dimension;
 use octavo_ledger::compare::Alternative;
 use octavo_ledger::csv::{label_column, to_csv};
 use octavo_ledger::report::{CostReport, Usage};
+use octavo_model::text::group_thousands;
 
 use super::output;
 use super::text::{self, Cell};
@@ -64,7 +65,7 @@ fn notes(report: &CostReport, remedy: &str) -> Vec<String> {
     if report.omitted_items > 0 {
         notes.push(format!(
             "{} more groups are summed up in the rows that begin with \"other\"; {remedy}",
-            report.omitted_items
+            group_thousands(&report.omitted_items.to_string())
         ));
     }
     if report.total.inferred_hours > 0.0 {

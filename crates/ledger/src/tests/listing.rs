@@ -218,6 +218,8 @@ fn comparisons_lower_the_number_of_listed_groups() {
     }
     let report = builder.finish();
     assert_eq!((report.items.len(), report.omitted_items), (8333, 12_000 - 8333));
+    let labels: Vec<String> = report.omitted.iter().map(|one| one.label(&by)).collect();
+    assert_eq!(labels, ["other: 1,833 workloads", "other: 1,834 workloads"]);
 }
 
 fn sums() -> impl Strategy<Value = Vec<UsageSum>> {
