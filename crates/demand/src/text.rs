@@ -52,7 +52,9 @@ impl Outcome {
     /// Its meaning, as a clause.
     pub fn description(self) -> &'static str {
         match self {
-            Self::Available => "idle instances exist; the scheduler takes them unless a rule prevents it",
+            Self::Available => {
+                "idle instances exist; the scheduler takes them unless a rule prevents it"
+            }
             Self::Create => "the instances can be created in free slices",
             Self::Replace => "the instances can be created after idle ones are destroyed",
             Self::Reserve => {

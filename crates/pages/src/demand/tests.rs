@@ -276,7 +276,7 @@ async fn pending_pods_of_a_cluster_are_planned() {
     let page = text(get(&view, "/demand").await).await;
     assert!(page.contains("id=\"pod-team-a/train-0\""), "{page}");
     // The users of the instances are not reported.
-    assert!(page.contains("users of the instances are unknown on 1 node"), "{page}");
+    assert!(page.contains("or the state of some GPUs, are unknown on 1 node"), "{page}");
     let mut request = Request::get("/demand").body(Body::empty()).unwrap();
     request.extensions_mut().insert(Visibility::none());
     let answer = router(Counter::new(view, None)).oneshot(request).await.unwrap();

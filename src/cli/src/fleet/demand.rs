@@ -354,7 +354,8 @@ occupied  2      instances that are in use or proposed for other pods leave no r
         report.stale = true;
         let shown = text(&report, options(FleetFormat::Wide, Headers::Shown), Colors::Off);
         assert!(shown.contains("a/<script>\u{fffd}[2J\u{fffd}"), "{shown}");
-        let omitted = "3 pods are omitted: only the 256 pods that have waited longest are planned";
+        let omitted =
+            "3 pods are omitted: at most 256 pods are planned, and fewer with costly requests";
         let stale = "the proposals may be out of date: the aggregator cannot read the pods";
         assert_eq!(notes(&report), [omitted, stale, ONLY_PROPOSALS]);
     }
