@@ -8,7 +8,9 @@ use octavo_model::holder::Holder;
 use octavo_model::inventory::{Condition, Device, GpuInstance, Inventory, Mig, MigMode, MigState};
 use octavo_model::resource::ResourceName;
 use octavo_model::sharing_status::{DeviceProvider, SharingStatus, UnitStatus};
+use octavo_node::mig_strategy::MigStrategy;
 use octavo_planner::plan::is_in_use;
+use octavo_planner::plan::messages::PlanFormatter;
 
 use crate::fleet::{Fleet, Instance, User};
 use crate::geometry::{Geometry, Place};
@@ -18,13 +20,8 @@ const MAX_ADDITIONS: usize = 1 << 20;
 /// Maximum number of models of a node that no earlier node has.
 const MAX_NEW_MODELS: usize = 4;
 
-/// Label with the strategy of NVIDIA's device plugin and its values.
+/// Label with the strategy of NVIDIA's device plugin.
 const STRATEGY: &str = "nvidia.com/mig.strategy";
-/// Strategy under which instances have the resource name of whole GPUs.
-const SINGLE: &str = "single";
-/// Strategy under which instances have the resource names of their profiles.
-const MIXED: &str = "mixed";
-
 /// Prefix of the resource names of instances.
 const MIG_RESOURCE: &str = "nvidia.com/mig-";
 
@@ -63,7 +60,12 @@ pub(crate) struct ObservedDevices {
     pub(crate) devices: Vec<ObservedDevice>,
     /// True if others are in MIG mode, but cannot be planned.
     pub(crate) are_incomplete: bool,
+    /// Resource names of the profiles whose instances the node offers in another way: in time slices, or under another name.
+    pub(crate) shared: BTreeSet<String>,
 }
+
+/// Offered devices and partitions by UUID, with their resource.
+type Units<'a> = BTreeMap<&'a str, (&'a str, &'a UnitStatus)>;
 
 /// Geometries by table of profiles, because most devices are identical. Only devices with a requested profile have one.
 #[derive(Debug)]
@@ -89,21 +91,20 @@ impl ObservedNode {
         self.mig_devices().next().is_some()
     }
 
-    /// Returns whether the node would offer a new instance under this resource name, for one pod only. Without any sign of the strategy
+    /// Returns whether the node would offer new instances under the resource names of their profiles. Without any sign of the strategy
     /// `mixed`, it would not.
-    pub(crate) fn offers(&self, resource: &str, node: &ClusterNode) -> bool {
-        let strategy = node.label(STRATEGY);
+    pub(crate) fn offers_profiles(&self, node: &ClusterNode) -> bool {
+        let strategy = node.label(STRATEGY).and_then(|word| word.parse::<MigStrategy>().ok());
         let provider = self.sharing.as_ref().and_then(|sharing| sharing.mode.known());
-        if strategy == Some(SINGLE) || provider == Some(DeviceProvider::Dra) {
+        if strategy == Some(MigStrategy::Single) || provider == Some(DeviceProvider::Dra) {
             return false;
         }
         let resources = self.sharing.iter().flat_map(|sharing| &sharing.resources);
         let mut names = resources.map(|resource| resource.name.as_str());
-        let is_mixed = strategy == Some(MIXED)
+        strategy == Some(MigStrategy::Mixed)
             || provider == Some(DeviceProvider::Embedded)
             || names.any(|name| name.starts_with(MIG_RESOURCE))
-            || node.allocatable.iter().any(|(name, _)| name.starts_with(MIG_RESOURCE));
-        is_mixed && !self.shared_resources().contains(resource)
+            || node.allocatable.iter().any(|(name, _)| name.starts_with(MIG_RESOURCE))
     }
 
     /// Adds its devices in MIG mode to the fleet. `bound` are the pods on the node that request instances.
@@ -115,7 +116,8 @@ impl ObservedNode {
     ) -> ObservedDevices {
         let expected = self.expected_resources(bound);
         let units = self.units();
-        let mut found = ObservedDevices::default();
+        let shared = self.shared_resources(&units);
+        let mut found = ObservedDevices { shared, ..ObservedDevices::default() };
         let mut new_models = 0_usize;
         for (device, state) in self.mig_devices() {
             if !models.knows(state) {
@@ -134,10 +136,12 @@ impl ObservedNode {
                     continue;
                 }
             };
+            let formatter = PlanFormatter::new(&self.inventory, device.pci);
             let is_idle = |instance: &GpuInstance, resource: &str| {
                 !is_in_use(device, &self.holders, instance)
                     && !expected.contains(resource)
-                    && is_offered(state, instance, resource, &units)
+                    && is_whole(&formatter, instance)
+                    && is_offered(instance, resource, &units)
             };
             let instances = fleet.geometries().get(index).and_then(|geometry| {
                 let each = state.gpu_instances.iter().map(|instance| {
@@ -152,8 +156,7 @@ impl ObservedNode {
             let is_usable = device.condition == Condition::Working && device.mig.is_fully_known();
             let instances = instances.filter(|_| is_usable && is_stable(state));
             if instances.is_some_and(|instances| fleet.add_gpu(index, instances)) {
-                let name = device.index.map(|index| format!("GPU {index}"));
-                let name = name.unwrap_or_else(|| device.pci.to_string());
+                let name = formatter.device(device.pci);
                 found.devices.push(ObservedDevice { pci: device.pci.to_string(), name, before });
             } else {
                 found.are_incomplete = true;
@@ -184,7 +187,7 @@ impl ObservedNode {
     }
 
     /// Offered devices and partitions by UUID, with their resource.
-    fn units(&self) -> BTreeMap<&str, (&str, &UnitStatus)> {
+    fn units(&self) -> Units<'_> {
         let resources = self.sharing.iter().flat_map(|sharing| &sharing.resources);
         let units = resources.flat_map(|resource| {
             resource.units.iter().map(|unit| (unit.uuid.as_str(), (resource.name.as_str(), unit)))
@@ -192,9 +195,8 @@ impl ObservedNode {
         units.collect()
     }
 
-    /// Resource names of the profiles whose instances are offered in another way: in time slices, or under another name.
-    fn shared_resources(&self) -> BTreeSet<String> {
-        let units = self.units();
+    /// See [`ObservedDevices::shared`].
+    fn shared_resources(&self, units: &Units<'_>) -> BTreeSet<String> {
         let mut shared = BTreeSet::new();
         for (_, state) in self.mig_devices() {
             for instance in &state.gpu_instances {
@@ -258,16 +260,8 @@ fn uuid(instance: &GpuInstance) -> Option<String> {
     compute.uuid.as_ref().map(ToString::to_string)
 }
 
-/// Returns whether a pod that requests the resource can be allocated the instance. Without a list of units, only its slices are known.
-fn is_offered(
-    state: &MigState,
-    instance: &GpuInstance,
-    resource: &str,
-    units: &BTreeMap<&str, (&str, &UnitStatus)>,
-) -> bool {
-    if !is_whole(state, instance) {
-        return false;
-    }
+/// Returns whether a pod that requests the resource can be allocated the instance. Without a list of units, it is offered.
+fn is_offered(instance: &GpuInstance, resource: &str, units: &Units<'_>) -> bool {
     let unit = uuid(instance).and_then(|uuid| units.get(uuid.as_str()).copied());
     match unit {
         Some((name, unit)) => {
@@ -278,10 +272,7 @@ fn is_offered(
 }
 
 /// Returns whether the instance has one compute instance with all its slices, as device plugins offer it under its profile's name.
-fn is_whole(state: &MigState, instance: &GpuInstance) -> bool {
-    let [compute] = instance.compute_instances.as_slice() else { return false };
-    let Some(profile) = state.catalog.by_id(instance.profile_id) else { return false };
-    let slices = compute.resources.map(|resources| resources.compute_slices);
-    let slices = slices.or_else(|| compute.placement.map(|placement| placement.size));
-    slices.is_none_or(|slices| slices == u32::from(profile.name.gpu_slices()))
+fn is_whole(formatter: &PlanFormatter<'_>, instance: &GpuInstance) -> bool {
+    let [slices] = formatter.compute_slices(instance)[..] else { return false };
+    slices.is_none_or(|slices| formatter.is_whole(instance.profile_id, &[slices]))
 }

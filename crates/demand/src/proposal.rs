@@ -89,6 +89,8 @@ struct PlannedNode<'a> {
     devices: Vec<ObservedDevice>,
     /// True if other devices in MIG mode are not planned.
     is_incomplete: bool,
+    /// Resources whose instances the node offers in another way.
+    shared: BTreeSet<String>,
 }
 
 /// Order of nodes; the smallest is the best. True if an instance must be created, because the scheduler takes existing ones first.
@@ -135,8 +137,14 @@ impl<'a> Planning<'a> {
             let first = fleet.gpus().len();
             let bound = bound.get(observed.name.as_str()).map_or(&[][..], Vec::as_slice);
             let found = observed.add_to(&mut fleet, &mut models, bound);
-            let (devices, is_incomplete) = (found.devices, found.are_incomplete);
-            planned.push(PlannedNode { observed, cluster, first, devices, is_incomplete });
+            planned.push(PlannedNode {
+                observed,
+                cluster,
+                first,
+                devices: found.devices,
+                is_incomplete: found.are_incomplete,
+                shared: found.shared,
+            });
         }
         let held = snapshot.held();
         let fragmentation = Fragmentation::new(&fleet);
@@ -243,7 +251,9 @@ impl<'a> Planning<'a> {
         if !resources.clone().all(|resource| self.has_profile(gpus.clone(), resource)) {
             return Err(Obstacle::NoProfile);
         }
-        if !resources.all(|resource| node.observed.offers(resource, node.cluster)) {
+        if !node.observed.offers_profiles(node.cluster)
+            || resources.any(|resource| node.shared.contains(resource))
+        {
             return Err(Obstacle::NotOffered);
         }
         let part = self.fleet.part(gpus.clone());

@@ -28,6 +28,12 @@ impl DemandReport {
         self.items.len().saturating_add(self.omitted_pods).saturating_add(self.recent_pods)
     }
 
+    /// `3 pods wait for MIG instances`, with those that are not planned.
+    pub fn waiting_text(&self) -> String {
+        let pods = count_noun(self.waiting_pods(), "pod waits", "pods wait");
+        format!("{pods} for MIG instances")
+    }
+
     /// Notes about pods that have no proposal.
     pub fn notes(&self) -> Vec<String> {
         let recent = (self.recent_pods > 0).then(|| {

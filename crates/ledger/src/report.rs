@@ -166,8 +166,8 @@ pub fn price_changes(prices: &PriceBook, from: Timestamp, until: Timestamp) -> V
     bounds
 }
 
-/// Creates the report for a query from its sums. The most expensive groups are listed, at most `limit`, and their costs compared with
-/// those on the types of `compare`.
+/// Creates the report for a query from its sums. It lists the most expensive groups, at most `limit`, with the cost of their usage on the
+/// types in `compare`.
 pub fn report(
     query: &UsageQuery,
     mut sums: Vec<UsageSum>,

@@ -175,7 +175,6 @@ impl Proposals {
             let (kind, fill) = fill(outcome);
             (kind, fill, outcome.as_str(), u64::try_from(pods).unwrap_or(u64::MAX))
         }));
-        let pods = count_noun(report.waiting_pods(), "pod waits", "pods wait");
         let (drawn, others) = report.devices.split_at(report.devices.len().min(MAX_DRAWN));
         Self {
             as_of: report
@@ -184,7 +183,7 @@ impl Proposals {
                 .map_or_else(|_| printable(&report.as_of), format_time),
             stale: report.stale,
             waiting: report.waiting_pods(),
-            words: format!("{pods} for MIG instances"),
+            words: report.waiting_text(),
             bar: Bar::from_legend(&legend, 15),
             legend,
             outcomes: outcomes

@@ -85,7 +85,7 @@ impl GroupLimit {
 }
 
 impl<'a> ReportBuilder<'a> {
-    /// Creates a report on a query without usage. Costs of the listed groups are compared with those on the types of `compare`.
+    /// Creates a report on a query without usage. Its groups have the cost of their usage on the types in `compare` too.
     pub fn new(
         query: &'a UsageQuery,
         prices: Option<&'a PriceBook>,

@@ -11,7 +11,7 @@ use crate::error::PodSelectionError;
 use crate::settings::Colors;
 use crate::settings::fleet::OutputOptions;
 use crate::style::Style;
-use crate::text::{self, Cell, NONE, columns, count_noun, lines, printable, wrap};
+use crate::text::{self, Cell, NONE, columns, lines, printable, wrap};
 
 const POD_COLUMNS: [&str; 5] = ["POD", "WAITING", "REQUESTS", "OUTCOME", "MESSAGE"];
 const DEVICE_COLUMNS: [&str; 5] = ["NODE", "GPU", "BEFORE", "AFTER", "PODS"];
@@ -142,10 +142,9 @@ fn facts(pod: &PodProposal, colors: Colors) -> String {
 
 /// Formats `3 pods wait for MIG instances: 1 create, 2 blocked`.
 fn summary(report: &DemandReport) -> String {
-    let pods = count_noun(report.waiting_pods(), "pod waits", "pods wait");
     let outcomes = report.outcomes();
     let outcomes = outcomes.iter().map(|(outcome, pods)| format!("{pods} {}", outcome.as_str()));
-    lines([format!("{pods} for MIG instances: {}", join(outcomes, ", "))])
+    lines([format!("{}: {}", report.waiting_text(), join(outcomes, ", "))])
 }
 
 fn pod_row(pod: &PodProposal) -> Vec<Cell> {
