@@ -224,7 +224,7 @@ impl Partitioning {
         if self.choices.node == choice {
             return;
         }
-        if let NodeChoice::Label(SelectedLayout { layout, key }) = &choice {
+        if let NodeChoice::Label(SelectedLayout { layout, key, .. }) = &choice {
             info!(%layout, label = %key, "layout selected by Node label");
         }
         self.choices.node = choice;

@@ -16,6 +16,7 @@ pub mod debounce;
 pub mod drain;
 pub mod event_deduplicator;
 pub mod event_queue;
+pub mod exact_instances;
 pub mod node_diff;
 pub mod operands;
 pub mod rate_limit;
@@ -25,6 +26,7 @@ pub mod view;
 pub mod write_backoff;
 
 pub use debounce::Debounced;
+pub use exact_instances::{InstancesRejected, check_instances, demand_layout, is_demand_layout};
 pub use node_diff::{
     ConflictingKey, DesiredLabels, DesiredNode, NodeChanges, NodeWrite, PluginLabel,
     SHARING_FIELD_MANAGER, diff_node,
@@ -42,6 +44,8 @@ pub const COMPAT_FIELD_MANAGER: &str = "octavo-agent-compat";
 pub const LAYOUT_LABEL: &str = "octavo.dev/layout";
 /// Annotation written by users: log filter of the agent while the annotation exists.
 pub const LOG_LEVEL_ANNOTATION: &str = "octavo.dev/log-level";
+/// Annotation written by a controller: exact MIG instances of the node, for a layout with the prefix `demand-`.
+pub const INSTANCES_ANNOTATION: &str = "octavo.dev/instances";
 /// Annotation written by users and by policies: drain settings of the agent while the annotation exists.
 pub const DRAIN_ANNOTATION: &str = "octavo.dev/drain";
 /// Annotation written by the agent: status of the node.

@@ -1,7 +1,11 @@
 //! Reads the layout that a Node's labels select.
 
+use super::exact_instances::is_demand_layout;
 use super::view::ObservedNode;
-use super::{COMPAT_FIELD_MANAGER, LAYOUT_LABEL, MIG_CONFIG_LABEL, MIG_CONFIG_STATE_LABEL};
+use super::{
+    COMPAT_FIELD_MANAGER, INSTANCES_ANNOTATION, LAYOUT_LABEL, MIG_CONFIG_LABEL,
+    MIG_CONFIG_STATE_LABEL,
+};
 
 /// Labels of other programs to honor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -20,6 +24,15 @@ pub struct SelectedLayout {
     pub layout: String,
     /// Label key.
     pub key: &'static str,
+    /// Annotation with the exact instances, if the layout is one of exact instances and the annotation exists.
+    pub instances: Option<String>,
+}
+
+impl SelectedLayout {
+    /// Returns whether the instances of the layout are those of the annotation `octavo.dev/instances`.
+    pub fn has_exact_instances(&self) -> bool {
+        self.key == LAYOUT_LABEL && is_demand_layout(&self.layout)
+    }
 }
 
 /// Returns the layout that the labels of a Node select; the first existing label counts.
@@ -30,7 +43,11 @@ pub fn select(view: &ObservedNode, compat: Compat) -> Option<SelectedLayout> {
     };
     keys.iter().find_map(|key| {
         let layout = view.labels.get(*key).filter(|value| !value.is_empty())?;
-        Some(SelectedLayout { layout: layout.clone(), key })
+        let mut selected = SelectedLayout { layout: layout.clone(), key, instances: None };
+        if selected.has_exact_instances() {
+            selected.instances = view.annotations.get(INSTANCES_ANNOTATION).cloned();
+        }
+        Some(selected)
     })
 }
 
@@ -71,6 +88,23 @@ mod tests {
         selects(&theirs, Compat::None, None);
         selects(&[(LAYOUT_LABEL, "")], Compat::None, None);
         selects(&[], Compat::MigManager, None);
+    }
+
+    #[test]
+    fn annotation_with_instances_is_read_only_for_own_label_with_the_reserved_prefix() {
+        let of = |labels: &[(&str, &str)], compat: Compat| {
+            let annotations = [(INSTANCES_ANNOTATION.to_owned(), "text".to_owned())].into();
+            let selected = select(&ObservedNode { annotations, ..view(labels) }, compat).unwrap();
+            (selected.has_exact_instances(), selected.instances)
+        };
+        let demand = "demand-0123456789";
+        let text = Some("text".to_owned());
+        assert_eq!(of(&[(LAYOUT_LABEL, demand)], Compat::None), (true, text));
+        assert_eq!(of(&[(LAYOUT_LABEL, "serving")], Compat::None), (false, None));
+        assert_eq!(of(&[(MIG_CONFIG_LABEL, demand)], Compat::MigManager), (false, None));
+        let missing = select(&view(&[(LAYOUT_LABEL, demand)]), Compat::None).unwrap();
+        assert!(missing.has_exact_instances());
+        assert_eq!(missing.instances, None);
     }
 
     #[test]
