@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use octavo_fleet::cluster::Taint;
+use octavo_node::node_object::{INSTANCES_ANNOTATION, is_demand_layout};
 
+use crate::demand;
 use crate::node::PolicyNode;
 use crate::record::{DRAIN_ANNOTATION, LAYOUT_LABEL, NodeRecord};
 use crate::status::Content;
@@ -31,6 +33,18 @@ pub(crate) struct Owner<'a> {
     pub(crate) rollout: i64,
 }
 
+/// State of a node: a content with the layout of this node.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct NodeTarget<'a> {
+    pub(crate) content: &'a Content,
+    /// Value of the label `octavo.dev/layout`.
+    pub(crate) layout: Option<&'a str>,
+    /// Value of the annotation `octavo.dev/instances`, if the layout is one of demand that may have to be set.
+    pub(crate) instances: Option<&'a str>,
+    /// True if the node is part of the current wave.
+    pub(crate) is_in_wave: bool,
+}
+
 /// Returns the patch that gives the node this content; `None` if it has the content and a record of it. A node of the current wave
 /// needs the record of this roll-out: that of an earlier one does not show that the wave changed the node.
 ///
@@ -38,10 +52,10 @@ pub(crate) struct Owner<'a> {
 pub(crate) fn update(
     node: &PolicyNode<'_>,
     owner: Owner<'_>,
-    content: &Content,
-    is_in_wave: bool,
+    target: NodeTarget<'_>,
     now: Timestamp,
 ) -> Option<NodePatch> {
+    let content = target.content;
     let before = node.record.of(owner.uid);
     let mut record = NodeRecord {
         policy: owner.policy.to_owned(),
@@ -49,11 +63,12 @@ pub(crate) fn update(
         revision: owner.revision.to_owned(),
         rollout: owner.rollout,
         since: now,
-        layout: content.layout.clone(),
+        layout: target.layout.map(str::to_owned),
         was_reported: false,
         labels: BTreeMap::new(),
         taints: Vec::new(),
         drain: None,
+        changes: before.map(|before| before.changes.clone()).unwrap_or_default(),
     };
     let mut patch = removal(node, before);
     for (key, wanted) in &content.node_labels {
@@ -68,11 +83,19 @@ pub(crate) fn update(
         }
     }
     patch.labels.remove(LAYOUT_LABEL);
-    let had_layout = before.is_some_and(|before| before.layout.is_some());
-    if node.layout() != content.layout.as_deref() && (content.layout.is_some() || had_layout) {
-        patch.labels.insert(LAYOUT_LABEL.to_owned(), content.layout.clone());
+    patch.annotations.remove(INSTANCES_ANNOTATION);
+    let recorded = before.and_then(|before| before.layout.as_deref());
+    if node.layout() != target.layout && (target.layout.is_some() || recorded.is_some()) {
+        patch.labels.insert(LAYOUT_LABEL.to_owned(), record.layout.clone());
         let reported = node.node.layout_report.as_ref().and_then(|report| report.layout.as_ref());
-        record.was_reported = content.layout.is_some() && reported == content.layout.as_ref();
+        record.was_reported = record.layout.is_some() && reported == record.layout.as_ref();
+        if recorded.is_some_and(is_demand_layout) || target.instances.is_some() {
+            let instances = target.instances.map(str::to_owned);
+            patch.annotations.insert(INSTANCES_ANNOTATION.to_owned(), instances);
+        }
+    }
+    if target.instances.is_some() && recorded != target.layout {
+        record.changes = demand::with_change(&record.changes, now);
     }
     let mut taints = patch.taints.take().unwrap_or_else(|| node.node.taints.clone());
     for wanted in &content.taints {
@@ -88,7 +111,7 @@ pub(crate) fn update(
     patch.taints = (taints != node.node.taints).then_some(taints);
     record.drain = set_drain(&mut patch, node, before, content);
     let is_recorded = before.is_some_and(|before| {
-        let rollout = if is_in_wave { owner.rollout } else { before.rollout };
+        let rollout = if target.is_in_wave { owner.rollout } else { before.rollout };
         let (since, was_reported) = (before.since, before.was_reported);
         NodeRecord { rollout, since, was_reported, ..record.clone() } == *before
     });
@@ -112,7 +135,7 @@ fn set_drain(
         return None;
     }
     let wanted = content.drain.map(|drain| drain.to_string());
-    patch.annotations.clear();
+    patch.annotations.remove(DRAIN_ANNOTATION);
     if *current != wanted {
         patch.annotations.insert(DRAIN_ANNOTATION.to_owned(), wanted.clone());
     }
@@ -134,9 +157,11 @@ fn removal(node: &PolicyNode<'_>, record: Option<&NodeRecord>) -> NodePatch {
     let remaining = node.node.taints.iter().filter(|taint| !record.taints.contains(taint));
     let remaining: Vec<Taint> = remaining.cloned().collect();
     let is_drain_ours = record.drain.is_some() && record.drain == node.node.drain;
-    let drain = is_drain_ours.then(|| (DRAIN_ANNOTATION.to_owned(), None));
+    let drain = is_drain_ours.then_some(DRAIN_ANNOTATION);
+    let has_instances = record.layout.as_deref().is_some_and(is_demand_layout);
+    let instances = has_instances.then_some(INSTANCES_ANNOTATION);
     NodePatch {
-        annotations: drain.into_iter().collect(),
+        annotations: drain.into_iter().chain(instances).map(|key| (key.to_owned(), None)).collect(),
         labels: ours.map(|(key, _)| (key.to_owned(), None)).collect(),
         taints: (remaining.len() != node.node.taints.len()).then_some(remaining),
         record: None,

@@ -204,7 +204,7 @@ fn waits_for(
         Some(Obstacle::NotReady(names)) => {
             return Some(format!("nodes to be ready: {}", first_names(names, MAX_NAMES)));
         }
-        Some(Obstacle::WaveRuns | Obstacle::Budget { .. }) | None => {}
+        Some(Obstacle::WaveRuns | Obstacle::Budget { .. } | Obstacle::Approval(_)) | None => {}
     }
     let blocked = status.updating.iter().find_map(|name| {
         let node = observed.managed.get(name.as_str())?;
@@ -230,6 +230,11 @@ fn waits_for(
             let limit = count_noun(*limit, "unavailable node", "unavailable nodes");
             Some(format!("the budget of {limit}; unavailable: {names}"))
         }
+        Some(Obstacle::Approval(nodes)) => Some(format!(
+            "approval of the proposed instances of {} (octavo policy approve {})",
+            first_names(nodes, MAX_NAMES),
+            policy.name
+        )),
         _ if status.nodes.applied < status.nodes.updated => {
             let all = observed
                 .managed

@@ -97,8 +97,8 @@ fn rule(rule: &str, message: &str) -> Value {
 fn with_limits(mut spec: Value) -> Value {
     let rules = [
         rule(
-            "has(self.layout) || (has(self.nodeLabels) && size(self.nodeLabels) > 0) || (has(self.taints) && size(self.taints) > 0)",
-            "set at least one of layout, nodeLabels and taints",
+            "has(self.layout) || has(self.demand) || (has(self.nodeLabels) && size(self.nodeLabels) > 0) || (has(self.taints) && size(self.taints) > 0)",
+            "set at least one of layout, demand, nodeLabels and taints",
         ),
         rule(
             "!has(self.nodeLabels) || !has(self.nodeSelector.matchLabels) || self.nodeLabels.all(k, !(k in self.nodeSelector.matchLabels))",
@@ -110,12 +110,18 @@ fn with_limits(mut spec: Value) -> Value {
             "nodeLabels cannot contain a label of the policy's own nodeSelector",
         ),
         rule("!has(self.drain) || has(self.layout)", "a drain requires a layout"),
+        rule("!has(self.demand) || !has(self.layout)", "a policy has either a layout or demand"),
+        rule(
+            "!has(self.demand) || !has(self.rollout) || !has(self.rollout.onFailure) || self.rollout.onFailure == 'Pause'",
+            "with demand, onFailure must be Pause",
+        ),
     ];
     limit(&mut spec, "", json!({"x-kubernetes-validations": rules}));
     limit(&mut spec, "layout", json!({"minLength": 1, "maxLength": 63, "pattern": LAYOUT}));
     limit(&mut spec, "revisionHistoryLimit", json!({"minimum": 1, "maximum": 20, "default": 10}));
     limit_keys(&mut spec);
     limit_drain(&mut spec);
+    limit_demand(&mut spec);
     limit_selector(&mut spec);
     limit_rollout(&mut spec);
     spec
@@ -174,6 +180,16 @@ fn limit_drain(spec: &mut Value) {
         "x-kubernetes-validations": [positive],
     });
     limit(spec, "drain.timeout", timeout);
+}
+
+fn limit_demand(spec: &mut Value) {
+    let duration = json!({"maxLength": 16, "minLength": 2, "pattern": DURATION});
+    for (field, default) in [("hold", "1m"), ("cooldown", "30m")] {
+        limit(spec, &format!("demand.{field}"), duration.clone());
+        limit(spec, &format!("demand.{field}"), json!({"default": default}));
+    }
+    limit(spec, "demand.changesPerHour", json!({"minimum": 1, "maximum": 60, "default": 4}));
+    limit(spec, "demand.mode", json!({"default": "Observe"}));
 }
 
 fn limit_rollout(spec: &mut Value) {

@@ -14,6 +14,7 @@ mod amount;
 mod change;
 mod conditions;
 pub mod crd;
+mod demand;
 pub mod document;
 mod drain;
 mod member;
@@ -35,6 +36,7 @@ mod world;
 
 pub use self::amount::{IntOrText, MaxUnavailable};
 pub use self::change::NodePatch;
+pub use self::demand::{DemandMode, InstanceChange, NodeProposal, PolicyDemand};
 pub use self::drain::{DrainScope, PolicyDrain};
 pub use self::member::{MemberState, PolicyMember, members};
 pub use self::next::{Decision, Step, next};

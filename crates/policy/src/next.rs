@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 
 use crate::conditions;
+use crate::demand;
 use crate::node::Progress;
 use crate::rollout::{self, Observation, Obstacle};
 use crate::status::PolicyStatus;
@@ -95,8 +96,12 @@ pub(crate) fn status(world: &World<'_>, policy: &Policy) -> (PolicyStatus, Optio
         rollout::settle(&mut after, observed, world.now);
         if refusal.is_none() {
             obstacle = rollout::extend(&mut after, observed, world.now);
+            let wait = demand::advance(&mut after, observed, world);
+            obstacle = obstacle.or(wait.obstacle);
+            wake_at = wait.wake_at;
         }
-        wake_at = wake(&after, observed, obstacle.as_ref(), world.now);
+        wake_at =
+            wake_at.into_iter().chain(wake(&after, observed, obstacle.as_ref(), world.now)).min();
     }
     let summary = conditions::Summary { world, refusal, obstacle };
     conditions::describe(&mut after, observed.as_ref(), &summary);

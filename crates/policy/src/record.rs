@@ -19,6 +19,8 @@ pub const LAYOUT_LABEL: &str = "octavo.dev/layout";
 pub const DRAIN_ANNOTATION: &str = "octavo.dev/drain";
 /// Finalizer of a policy.
 pub const FINALIZER: &str = "octavo.dev/policy";
+/// Annotation of a policy that approves changes of instances: their identifiers, separated by commas.
+pub const APPROVAL_ANNOTATION: &str = "octavo.dev/approve";
 /// Annotation of a policy that requests an earlier revision.
 pub const ROLLBACK_ANNOTATION: &str = "octavo.dev/rollback-to";
 
@@ -51,6 +53,9 @@ pub struct NodeRecord {
     pub taints: Vec<Taint>,
     /// Value of the annotation `octavo.dev/drain`.
     pub drain: Option<String>,
+    /// Times in the last hour at which the node got other instances for pending pods.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub changes: Vec<Timestamp>,
 }
 
 /// Content of the annotation.

@@ -80,6 +80,7 @@ mod tests {
             is_deleting: false,
             has_finalizer: true,
             rollback_to: requested.map(str::to_owned),
+            approved: std::collections::BTreeSet::new(),
             spec: Err("not needed".to_owned()),
             status: PolicyStatus {
                 revision: current.to_owned(),

@@ -39,8 +39,13 @@ pub(crate) enum Obstacle {
     Window(Timestamp),
     Pause(Timestamp),
     WaveRuns,
-    Budget { limit: usize, unavailable: Vec<String> },
+    Budget {
+        limit: usize,
+        unavailable: Vec<String>,
+    },
     NotReady(Vec<String>),
+    /// Changes of instances on these nodes wait for an approval.
+    Approval(Vec<String>),
 }
 
 impl<'a> Observation<'a> {
@@ -350,7 +355,7 @@ pub(crate) fn names<'a>(nodes: impl IntoIterator<Item = &'a &'a PolicyNode<'a>>)
     nodes.into_iter().map(|node| node.name().to_owned()).collect()
 }
 
-fn obstacle(policy: &Policy, spec: &PolicySpec, now: Timestamp) -> Option<Obstacle> {
+pub(crate) fn obstacle(policy: &Policy, spec: &PolicySpec, now: Timestamp) -> Option<Obstacle> {
     let status = &policy.status;
     if status.is_halted() {
         return Some(Obstacle::Stopped);

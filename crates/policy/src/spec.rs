@@ -9,6 +9,7 @@ use strum::{Display, EnumString};
 use utoipa::ToSchema;
 
 use crate::amount::{IntOrText, MaxUnavailable};
+use crate::demand::PolicyDemand;
 use crate::drain::PolicyDrain;
 use crate::period::Period;
 
@@ -21,6 +22,8 @@ pub struct PolicySpec {
     pub node_selector: NodeSelector,
     /// Name of the layout, as the label octavo.dev/layout selects it.
     pub layout: Option<String>,
+    /// Instances for pending pods, in place of a layout.
+    pub demand: Option<PolicyDemand>,
     /// Labels of the nodes.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub node_labels: BTreeMap<String, String>,

@@ -13,6 +13,7 @@ use serde_with::skip_serializing_none;
 use strum::{Display, EnumIter, IntoStaticStr};
 use utoipa::ToSchema;
 
+use crate::demand::InstanceChange;
 use crate::drain::PolicyDrain;
 use crate::spec::PolicySpec;
 
@@ -48,6 +49,9 @@ pub struct PolicyStatus {
     /// Nodes on which the roll-out failed. The first 50 have a message.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub failures: Vec<NodeFailure>,
+    /// Changes of instances for pending pods: proposed and in progress. At most 50.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub changes: Vec<InstanceChange>,
     /// Retained revisions, newest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub revisions: Vec<Revision>,

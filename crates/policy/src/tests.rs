@@ -2,6 +2,7 @@
 //! older state.
 
 mod cluster;
+mod demand;
 mod members;
 mod random;
 mod rules;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use octavo_model::text::join;
 
-use crate::spec::PolicySpec;
+use crate::spec::{OnFailure, PolicySpec};
 use crate::window;
 
 /// Invalid field of a spec.
@@ -42,8 +42,26 @@ pub fn problems(spec: &PolicySpec) -> Vec<SpecProblem> {
     let mut all = Vec::new();
     let mut add =
         |field: String, message: &str| all.push(SpecProblem { field, message: message.to_owned() });
-    if spec.layout.is_none() && spec.node_labels.is_empty() && spec.taints.is_empty() {
-        add("spec".to_owned(), "set at least one of layout, nodeLabels and taints");
+    if spec.layout.is_none()
+        && spec.demand.is_none()
+        && spec.node_labels.is_empty()
+        && spec.taints.is_empty()
+    {
+        add("spec".to_owned(), "set at least one of layout, demand, nodeLabels and taints");
+    }
+    if let Some(demand) = &spec.demand {
+        if spec.layout.is_some() {
+            add("spec.demand".to_owned(), "a policy has either a layout or demand");
+        }
+        if !(1..=60).contains(&demand.changes_per_hour) {
+            add("spec.demand.changesPerHour".to_owned(), "use a number from 1 to 60");
+        }
+        if spec.rollout.on_failure == OnFailure::RollBack {
+            add(
+                "spec.rollout.onFailure".to_owned(),
+                "with demand, only Pause is possible, because the instances of a node have no revisions",
+            );
+        }
     }
     if spec.node_selector.is_empty() {
         add("spec.nodeSelector".to_owned(), "select nodes by at least one label");

@@ -1,13 +1,15 @@
 //! Policies and nodes at one moment: which policy selects which nodes, and which of them it may change.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use octavo_fleet::cluster::ClusterNode;
+use octavo_node::node_object::is_demand_layout;
 
-use crate::change::{self, NodePatch, Owner};
+use crate::change::{self, NodePatch, NodeTarget, Owner};
+use crate::demand::{self, NodeProposal};
 use crate::node::PolicyNode;
-use crate::record::{LAYOUT_LABEL, NodeRecord, Record};
+use crate::record::{NodeRecord, Record};
 use crate::spec::PolicySpec;
 use crate::status::{Content, PolicyStatus, StopAction};
 
@@ -30,6 +32,8 @@ pub struct Policy {
     pub has_finalizer: bool,
     /// Requested earlier revision.
     pub rollback_to: Option<String>,
+    /// Identifiers of approved changes of instances.
+    pub approved: BTreeSet<String>,
     /// Desired state, or the reason why it cannot be read.
     pub spec: Result<PolicySpec, String>,
     /// Observed state.
@@ -45,6 +49,8 @@ pub struct World<'a> {
     pub nodes: BTreeMap<&'a str, PolicyNode<'a>>,
     /// Policies whose layout is infeasible on a selected type, with the explanation.
     pub infeasible: BTreeMap<String, String>,
+    /// Instances that pending pods need, by node.
+    pub proposals: BTreeMap<String, NodeProposal>,
     /// Current time.
     pub now: Timestamp,
 }
@@ -96,12 +102,40 @@ impl Policy {
         }
     }
 
+    /// State that a node gets: the content, with the layout of a change for pending pods.
+    fn node_target<'a>(
+        &'a self,
+        content: &'a Content,
+        node: &'a PolicyNode<'_>,
+        now: Timestamp,
+    ) -> NodeTarget<'a> {
+        let is_in_wave = self.status.is_updating(node.name());
+        let target =
+            NodeTarget { content, layout: content.layout.as_deref(), instances: None, is_in_wave };
+        let Some(demand) = demand::active(self).filter(|_| content.layout.is_none()) else {
+            return target;
+        };
+        let record = node.record.of(&self.uid).and_then(|record| record.layout.as_deref());
+        let current =
+            NodeTarget { layout: record.filter(|layout| is_demand_layout(layout)), ..target };
+        let change = self.status.changes.iter().find(|change| change.node == node.name());
+        match change.and_then(|change| Some((change, change.instances.as_deref()?))) {
+            Some((change, _)) if change.withdrawn => target,
+            Some((change, instances))
+                if record == Some(&change.layout) || demand.may_change(node, &self.uid, now) =>
+            {
+                NodeTarget { layout: Some(&change.layout), instances: Some(instances), ..target }
+            }
+            Some(_) | None => current,
+        }
+    }
+
     /// Patch that gives the node the target; `None` if nothing differs.
     pub(crate) fn patch(&self, node: &PolicyNode<'_>, now: Timestamp) -> Option<NodePatch> {
         match self.target()? {
             Target::Content(content) => {
-                let is_in_wave = self.status.is_updating(node.name());
-                change::update(node, self.owner(), content, is_in_wave, now)
+                let target = self.node_target(content, node, now);
+                change::update(node, self.owner(), target, now)
             }
             Target::Nothing => node.record.of(&self.uid).map(|_| change::release(node)),
         }
@@ -175,15 +209,20 @@ pub fn release_orphan(node: &PolicyNode<'_>) -> NodePatch {
 }
 
 /// Returns whether the label of the layout has a value that neither the record nor the target names. Without the label, the policy
-/// sets it.
+/// sets it, except that it sets no instances beside a layout of the agent's settings.
 fn is_overridden(policy: &Policy, node: &PolicyNode<'_>) -> bool {
-    let Some(chosen) = node.node.labels.get(LAYOUT_LABEL) else { return false };
-    let recorded = node.record.valid().and_then(|record| record.layout.as_ref());
-    let wanted = match policy.target() {
-        Some(Target::Content(content)) => content.layout.as_ref(),
-        Some(Target::Nothing) => None,
-        None => policy.spec.as_ref().ok().and_then(|spec| spec.layout.as_ref()),
+    let has_demand = policy.spec.as_ref().is_ok_and(|spec| spec.demand.is_some());
+    let Some(chosen) = node.layout() else {
+        let report = node.node.layout_report.as_ref();
+        let reported = report.and_then(|report| report.layout.as_deref());
+        return has_demand && reported.is_some_and(|layout| !is_demand_layout(layout));
     };
-    let is_unmanaged = recorded.is_none() && wanted.is_none();
+    let recorded = node.record.valid().and_then(|record| record.layout.as_deref());
+    let wanted = match policy.target() {
+        Some(Target::Content(content)) => content.layout.as_deref(),
+        Some(Target::Nothing) => None,
+        None => policy.spec.as_ref().ok().and_then(|spec| spec.layout.as_deref()),
+    };
+    let is_unmanaged = recorded.is_none() && wanted.is_none() && !has_demand;
     recorded != Some(chosen) && wanted != Some(chosen) && !is_unmanaged
 }

@@ -5,10 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::{Timestamp, ToSpan};
 use octavo_fleet::cluster::{ClusterNode, LayoutReport, Readiness};
 use octavo_model::reason::Reason;
+use octavo_node::node_object::{INSTANCES_ANNOTATION, demand_layout, is_demand_layout};
 use serde_json::{Value, json};
 
 use crate::record::{DRAIN_ANNOTATION, LAYOUT_LABEL, Record};
-use crate::{NodePatch, Policy, PolicyNode, PolicySpec, Step, World, next, release_orphan};
+use crate::{
+    NodePatch, NodeProposal, Policy, PolicyNode, PolicySpec, Step, World, next, release_orphan,
+};
 
 /// Reaction of a node to a layout that is chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,6 +28,8 @@ pub(super) enum Fate {
 pub(super) struct Machine {
     pub(super) node: ClusterNode,
     pub(super) fate: Fate,
+    /// Annotation `octavo.dev/instances`.
+    pub(super) instances: Option<String>,
     version: u64,
     age: u32,
 }
@@ -38,6 +43,10 @@ pub(super) struct Cluster {
     /// Nodes that a policy made unavailable.
     pub(super) taken_down: BTreeSet<String>,
     pub(super) writes: u32,
+    /// Instances that pending pods need, by node.
+    pub(super) proposals: BTreeMap<String, NodeProposal>,
+    /// Times at which nodes got a layout of demand.
+    pub(super) instance_changes: BTreeMap<String, Vec<Timestamp>>,
     version: u64,
 }
 
@@ -56,6 +65,8 @@ impl Cluster {
             now: "2026-07-06T00:00:00Z".parse().unwrap(),
             taken_down: BTreeSet::new(),
             writes: 0,
+            proposals: BTreeMap::new(),
+            instance_changes: BTreeMap::new(),
             version: 1,
         };
         for number in 0..count {
@@ -71,7 +82,8 @@ impl Cluster {
             readiness: Readiness::Ready,
             ..ClusterNode::default()
         };
-        self.machines.insert(name.to_owned(), Machine { node, fate, version: 0, age: 0 });
+        self.machines
+            .insert(name.to_owned(), Machine { node, fate, instances: None, version: 0, age: 0 });
     }
 
     /// Creates a policy, or changes its spec.
@@ -87,6 +99,7 @@ impl Cluster {
             is_deleting: false,
             has_finalizer: false,
             rollback_to: None,
+            approved: BTreeSet::new(),
             spec: Err("not written".to_owned()),
             status: crate::PolicyStatus::default(),
         });
@@ -166,8 +179,11 @@ impl Cluster {
             };
         }
         for (key, value) in patch.annotations {
-            assert_eq!(key, DRAIN_ANNOTATION);
-            machine.node.drain = value;
+            match key.as_str() {
+                DRAIN_ANNOTATION => machine.node.drain = value,
+                INSTANCES_ANNOTATION => machine.instances = value,
+                _ => panic!("{key}"),
+            }
         }
         if let Some(taints) = patch.taints {
             machine.node.taints = taints;
@@ -175,8 +191,15 @@ impl Cluster {
         machine.node.policy_record =
             patch.record.map(|record| serde_json::to_string(&record).unwrap());
         machine.version += 1;
-        if machine.node.labels.get(LAYOUT_LABEL) != before.as_ref() {
+        let layout = machine.node.labels.get(LAYOUT_LABEL);
+        // The annotation always belongs to the label.
+        let demanded = layout.filter(|layout| is_demand_layout(layout));
+        assert_eq!(machine.instances.as_deref().map(demand_layout).as_ref(), demanded, "{name}");
+        if layout != before.as_ref() {
             machine.age = 0;
+            if demanded.is_some() {
+                self.instance_changes.entry(name.to_owned()).or_default().push(self.now);
+            }
         }
         if self.is_available(name) {
             self.taken_down.remove(name);
@@ -256,7 +279,8 @@ impl Controller {
     /// Decides once and makes at most this many writes. Returns the number of writes.
     pub(super) fn work(&mut self, cluster: &mut Cluster, most: u32) -> u32 {
         let policies: Vec<Policy> = self.policies.values().cloned().collect();
-        let steps = next(&world(&policies, self.nodes.values(), cluster.now)).steps;
+        let world = world(&policies, self.nodes.values(), cluster.now);
+        let steps = next(&World { proposals: cluster.proposals.clone(), ..world }).steps;
         let mut writes = 0;
         for step in steps {
             if writes >= most {
@@ -338,7 +362,13 @@ pub(super) fn world<'a>(
     now: Timestamp,
 ) -> World<'a> {
     let nodes = nodes.into_iter().map(|node| (node.name.as_str(), PolicyNode::new(node, Some(0))));
-    World { policies, nodes: nodes.collect(), infeasible: BTreeMap::new(), now }
+    World {
+        policies,
+        nodes: nodes.collect(),
+        infeasible: BTreeMap::new(),
+        proposals: BTreeMap::new(),
+        now,
+    }
 }
 
 /// A spec for the nodes of the pool.

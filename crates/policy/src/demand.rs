@@ -1,0 +1,345 @@
+//! Instances for pending pods: which proposals a policy carries out, and when.
+//!
+//! A proposal names the exact MIG instances of a node. The status lists it before the node is changed, with the instances, so a restarted
+//! controller completes the same change. The record on the node has the times of its changes, so the limits outlive the controller.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::{SignedDuration, Timestamp};
+use octavo_model::digest::Digest;
+use octavo_node::node_object::demand_layout;
+use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
+use strum::{Display, EnumString};
+use utoipa::ToSchema;
+
+use crate::node::{PolicyNode, Progress};
+use crate::period::Period;
+use crate::record::NodeRecord;
+use crate::rollout::{self, Observation, Obstacle};
+use crate::world::{Policy, World};
+
+/// Instances for pending pods on the selected nodes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PolicyDemand {
+    /// Use of the proposals for pending pods.
+    pub mode: DemandMode,
+    /// Time for which the pods must be proposed instances of the node before they are created, and minimum time between two changes of a node.
+    pub hold: Period,
+    /// Largest number of changes of a node in an hour.
+    pub changes_per_hour: u32,
+    /// Time after a failed change before the node is changed again.
+    pub cooldown: Period,
+}
+
+/// Use of the proposals for pending pods.
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Default,
+    Serialize,
+    Deserialize,
+    Display,
+    EnumString,
+    ToSchema,
+)]
+pub enum DemandMode {
+    /// Carry them out.
+    Act,
+    /// Carry out those that an administrator approves.
+    Propose,
+    /// Only report them.
+    #[default]
+    Observe,
+}
+
+/// Instances that pending pods need on a node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeProposal {
+    /// All instances of the devices that can be planned, as a checkpoint.
+    pub instances: String,
+    /// The pods, as `namespace/name`.
+    pub pods: Vec<String>,
+    /// Explanation: created and destroyed instances.
+    pub message: String,
+}
+
+/// Change of the instances of a node for pending pods.
+#[skip_serializing_none]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct InstanceChange {
+    /// Identifier of this proposal, for its approval.
+    pub id: String,
+    /// Name of the node.
+    pub node: String,
+    /// Name of the layout: a digest of the instances.
+    pub layout: String,
+    /// Pods that need the instances, as namespace/name; the first 16.
+    pub pods: Vec<String>,
+    /// Created and destroyed instances.
+    pub message: String,
+    /// Time since which the pods are proposed instances of the node.
+    #[schema(value_type = String, format = DateTime)]
+    pub since: Timestamp,
+    /// Instances of the node as a checkpoint, once the change is in progress.
+    pub instances: Option<String>,
+    /// True if pods block the change and no pod needs it any more, so the layout is removed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub withdrawn: bool,
+}
+
+/// Maximum number of changes in the status, which bounds its size: the instances of a node have up to 6 KiB.
+const MAX_CHANGES: usize = 50;
+/// Maximum number of pods of a change in the status.
+const MAX_PODS: usize = 16;
+/// Maximum length of the message of a change, in characters.
+const MAX_MESSAGE_CHARS: usize = 500;
+/// Period of [`PolicyDemand::changes_per_hour`].
+const HOUR: SignedDuration = SignedDuration::from_hours(1);
+
+impl Default for PolicyDemand {
+    fn default() -> Self {
+        Self {
+            mode: DemandMode::default(),
+            hold: Period::from_mins(1),
+            changes_per_hour: 4,
+            cooldown: Period::from_mins(30),
+        }
+    }
+}
+
+impl PolicyDemand {
+    /// Earliest time at which a node with this record is changed.
+    fn next_change(&self, node: &PolicyNode<'_>, record: &NodeRecord) -> Timestamp {
+        let after = |time: Timestamp, period: SignedDuration| {
+            time.saturating_add(period).unwrap_or(Timestamp::MAX)
+        };
+        let held = record.changes.last().map(|last| after(*last, self.hold.signed()));
+        let limit = usize::try_from(self.changes_per_hour.max(1)).unwrap_or(usize::MAX);
+        let used = record.changes.len().checked_sub(limit).and_then(|at| record.changes.get(at));
+        let free = used.map(|first| after(*first, HOUR));
+        let has_failed = matches!(node.progress(record), Progress::Failed { .. });
+        let cooled = has_failed.then(|| after(record.since, self.cooldown.signed()));
+        held.into_iter().chain(free).chain(cooled).max().unwrap_or(Timestamp::MIN)
+    }
+
+    /// Returns whether the limits permit to change the node now.
+    pub(crate) fn may_change(&self, node: &PolicyNode<'_>, uid: &str, now: Timestamp) -> bool {
+        node.record.of(uid).is_none_or(|record| self.next_change(node, record) <= now)
+    }
+}
+
+impl InstanceChange {
+    /// A proposal for a node that is not being changed. `before` is the last one for the node.
+    fn proposed(
+        node: &str,
+        proposal: &NodeProposal,
+        before: Option<&Self>,
+        now: Timestamp,
+    ) -> Self {
+        let layout = demand_layout(&proposal.instances);
+        let is_for = |pod: &String| proposal.pods.contains(pod);
+        // Otherwise, a steady arrival of pods would delay every change.
+        let since = match before {
+            Some(before) if before.layout == layout => return before.clone(),
+            Some(before) if before.pods.iter().all(is_for) => before.since,
+            Some(_) | None => now,
+        };
+        let content = format!("{node} {layout} {since}");
+        let id = format!("{:016x}", Digest::from_bytes(content.as_bytes()));
+        Self {
+            id: id.chars().take(8).collect(),
+            node: node.to_owned(),
+            layout,
+            pods: proposal.pods.iter().take(MAX_PODS).cloned().collect(),
+            message: proposal.message.chars().take(MAX_MESSAGE_CHARS).collect(),
+            since,
+            instances: None,
+            withdrawn: false,
+        }
+    }
+
+    /// Returns whether the node is being changed.
+    pub fn is_in_progress(&self) -> bool {
+        self.instances.is_some()
+    }
+}
+
+/// Times of the changes of a node within the last hour, with one more change now.
+pub(crate) fn with_change(changes: &[Timestamp], now: Timestamp) -> Vec<Timestamp> {
+    let recent = changes.iter().filter(|time| time.saturating_add(HOUR).is_ok_and(|end| end > now));
+    recent.copied().chain([now]).collect()
+}
+
+/// The settings of a policy that carries out proposals.
+pub(crate) fn active(policy: &Policy) -> Option<&PolicyDemand> {
+    let spec = policy.spec.as_ref().ok()?;
+    spec.demand.as_ref().filter(|demand| demand.mode != DemandMode::Observe)
+}
+
+/// Obstacle to a proposal, and the next time that matters.
+#[derive(Debug, Default)]
+pub(crate) struct DemandWait {
+    pub(crate) obstacle: Option<Obstacle>,
+    pub(crate) wake_at: Option<Timestamp>,
+}
+
+/// Updates the changes of a policy: ends those that are done, and begins the next ones within the limits and the budget.
+pub(crate) fn advance(
+    policy: &mut Policy,
+    observed: &Observation<'_>,
+    world: &World<'_>,
+) -> DemandWait {
+    let changes = std::mem::take(&mut policy.status.changes);
+    let (mut changes, proposed): (Vec<_>, Vec<_>) =
+        changes.into_iter().partition(InstanceChange::is_in_progress);
+    changes.retain(|change| policy.status.is_updating(&change.node));
+    for change in &mut changes {
+        change.withdrawn |= is_obsolete(policy, change, observed, world);
+    }
+    let Some(demand) = active(policy).copied() else {
+        policy.status.changes = changes;
+        return DemandWait::default();
+    };
+    let candidates = proposals(policy, observed, world, &changes);
+    let room = MAX_CHANGES.saturating_sub(changes.len());
+    let known: BTreeMap<&str, &InstanceChange> =
+        proposed.iter().map(|change| (change.node.as_str(), change)).collect();
+    let mut candidates: Vec<Candidate<'_>> = candidates
+        .into_iter()
+        .map(|(node, proposal)| {
+            let before = known.get(node.name()).copied();
+            let change = InstanceChange::proposed(node.name(), proposal, before, world.now);
+            Candidate { node, proposal, change }
+        })
+        .collect();
+    candidates.sort_by(|one, other| {
+        (one.change.since, &one.change.node).cmp(&(other.change.since, &other.change.node))
+    });
+    candidates.truncate(room);
+    let mut wait = DemandWait::default();
+    begin(policy, observed, (&demand, world.now), &mut candidates, &mut wait);
+    policy.status.changes = changes;
+    policy.status.changes.extend(candidates.into_iter().map(|one| one.change));
+    wait
+}
+
+/// Proposal for a node that is not being changed.
+struct Candidate<'a> {
+    node: &'a PolicyNode<'a>,
+    proposal: &'a NodeProposal,
+    change: InstanceChange,
+}
+
+/// Begins the changes that the limits, the mode and the budget permit.
+fn begin(
+    policy: &mut Policy,
+    observed: &Observation<'_>,
+    (demand, now): (&PolicyDemand, Timestamp),
+    candidates: &mut [Candidate<'_>],
+    wait: &mut DemandWait,
+) {
+    let mut due = Vec::new();
+    let mut unapproved = Vec::new();
+    for (index, candidate) in candidates.iter().enumerate() {
+        let change = &candidate.change;
+        let is_approved = policy.approved.contains(&change.id);
+        let held = change.since.saturating_add(demand.hold.signed()).unwrap_or(Timestamp::MAX);
+        let record = candidate.node.record.of(&policy.uid);
+        let limited = record.map(|record| demand.next_change(candidate.node, record));
+        let from = limited.into_iter().chain((!is_approved).then_some(held)).max();
+        match from.filter(|from| *from > now) {
+            _ if demand.mode == DemandMode::Propose && !is_approved => {
+                unapproved.push(change.node.clone());
+            }
+            Some(from) => wait.wake_at = wait.wake_at.into_iter().chain([from]).min(),
+            None => due.push(index),
+        }
+    }
+    if !unapproved.is_empty() {
+        wait.obstacle = Some(Obstacle::Approval(unapproved));
+    }
+    if due.is_empty() {
+        return;
+    }
+    if let Some(obstacle) = rollout::obstacle(policy, observed.spec, now) {
+        wait.obstacle = Some(obstacle);
+        return;
+    }
+    let budget = observed.budget();
+    let mut unavailable = observed.unavailable(&policy.status);
+    for index in due {
+        let Some(candidate) = candidates.get_mut(index) else { continue };
+        let name = candidate.node.name();
+        let mut joined = unavailable.clone();
+        joined.insert(name);
+        // A node that is unavailable anyway costs nothing.
+        let has_budget = joined.len() <= budget.max(unavailable.len());
+        if !has_budget || policy.status.updating.len() >= budget.min(MAX_CHANGES) {
+            let names = unavailable.iter().map(|name| (*name).to_owned()).collect();
+            wait.obstacle = Some(Obstacle::Budget { limit: budget, unavailable: names });
+            continue;
+        }
+        unavailable = joined;
+        policy.status.failures.retain(|failure| failure.node != name);
+        policy.status.updating.push(name.to_owned());
+        candidate.change.instances = Some(candidate.proposal.instances.clone());
+    }
+}
+
+/// Proposals for nodes that the policy may change, and that are not being changed.
+fn proposals<'a>(
+    policy: &Policy,
+    observed: &Observation<'a>,
+    world: &'a World<'_>,
+    changes: &[InstanceChange],
+) -> Vec<(&'a PolicyNode<'a>, &'a NodeProposal)> {
+    // A pod that waits for a change needs no other one.
+    let all = world.policies.iter().flat_map(|policy| &policy.status.changes);
+    let running = all.filter(|change| change.is_in_progress()).chain(changes);
+    let served: BTreeSet<&str> =
+        running.flat_map(|change| &change.pods).map(String::as_str).collect();
+    let nodes = observed.managed.values().copied();
+    let found = nodes.filter_map(|node| Some((node, world.proposals.get(node.name())?)));
+    found
+        .filter(|(node, proposal)| {
+            let layout = demand_layout(&proposal.instances);
+            let record = node.record.of(&policy.uid);
+            let is_new = record.is_none_or(|record| {
+                let has_failed = matches!(node.progress(record), Progress::Failed { .. });
+                record.layout.as_ref() != Some(&layout) || has_failed
+            });
+            is_new
+                && node.is_ready()
+                && !policy.status.is_updating(node.name())
+                && proposal.pods.iter().all(|pod| !served.contains(pod.as_str()))
+        })
+        .collect()
+}
+
+/// Returns whether workloads block a change that the demand no longer needs.
+fn is_obsolete(
+    policy: &Policy,
+    change: &InstanceChange,
+    observed: &Observation<'_>,
+    world: &World<'_>,
+) -> bool {
+    let Some(node) = observed.managed.get(change.node.as_str()) else { return false };
+    let record = node.record.of(&policy.uid).filter(|record| {
+        record.layout.as_ref() == Some(&change.layout)
+            && record.unreliable_until().is_none_or(|until| until <= world.now)
+    });
+    let is_blocked =
+        record.is_some_and(|record| matches!(node.progress(record), Progress::Pending(Some(_))));
+    let proposal = world.proposals.get(change.node.as_str());
+    let is_proposed =
+        proposal.is_some_and(|proposal| demand_layout(&proposal.instances) == change.layout);
+    is_blocked && !is_proposed
+}

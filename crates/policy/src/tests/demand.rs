@@ -1,0 +1,400 @@
+//! Instances for pending pods: modes, limits, withdrawals and crashes.
+
+use jiff::SignedDuration;
+use octavo_node::node_object::demand_layout;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::cluster::{Cluster, Controller, Fate};
+use crate::record::LAYOUT_LABEL;
+use crate::validation::problems;
+use crate::{NodeProposal, PolicySpec, PolicyState, PolicyStatus};
+
+const NODE: &str = "node-00";
+
+fn demand(mode: &str, rollout: Value) -> Value {
+    json!({
+        "nodeSelector": {"matchLabels": {"pool": "a"}},
+        "demand": {"mode": mode, "hold": "2m", "changesPerHour": 3, "cooldown": "30m"},
+        "rollout": rollout,
+    })
+}
+
+fn proposal(instances: &str, pod: &str) -> NodeProposal {
+    NodeProposal {
+        instances: instances.to_owned(),
+        pods: vec![format!("team/{pod}")],
+        message: format!("create {instances} for team/{pod}"),
+    }
+}
+
+/// A pool whose nodes have the record of the policy, but no layout.
+fn pool(nodes: u32, mode: &str, rollout: Value) -> Cluster {
+    let mut cluster = Cluster::new(nodes);
+    cluster.apply("a", demand(mode, rollout));
+    cluster.settle();
+    assert_eq!(cluster.state("a"), "Complete");
+    assert!(cluster.layouts().iter().all(Option::is_none));
+    cluster
+}
+
+/// Lets a controller with a current view work for this many minutes.
+fn run(cluster: &mut Cluster, minutes: u32) {
+    for _minute in 0..minutes {
+        let mut controller = Controller::new(cluster);
+        while controller.work(cluster, u32::MAX) > 0 {
+            controller = Controller::new(cluster);
+        }
+        cluster.tick();
+    }
+}
+
+fn layout(cluster: &Cluster, node: &str) -> Option<String> {
+    cluster.machines[node].node.labels.get(LAYOUT_LABEL).cloned()
+}
+
+#[test]
+fn m21_stable_proposal_is_carried_out_after_the_hold() {
+    let mut cluster = pool(3, "Act", json!({}));
+    cluster.proposals.insert(NODE.to_owned(), proposal("3g", "train"));
+    run(&mut cluster, 2);
+    assert_eq!(layout(&cluster, NODE), None, "it was not stable for 2 minutes");
+    let change = cluster.policies["a"].status.changes[0].clone();
+    assert_eq!((change.node.as_str(), change.is_in_progress()), (NODE, false));
+    run(&mut cluster, 1);
+    assert_eq!(layout(&cluster, NODE), Some(demand_layout("3g")));
+    assert_eq!(cluster.machines[NODE].instances.as_deref(), Some("3g"));
+    // The pod is placed.
+    cluster.proposals.clear();
+    run(&mut cluster, 2);
+    let status = &cluster.policies["a"].status;
+    assert_eq!((status.state, status.changes.len()), (PolicyState::Complete, 0));
+    assert_eq!(layout(&cluster, NODE), Some(demand_layout("3g")), "its instances stay");
+    let writes = cluster.writes;
+    run(&mut cluster, 90);
+    assert_eq!(cluster.writes, writes, "an idle policy is written");
+}
+
+#[test]
+fn m21_proposal_waits_for_its_approval_and_an_approval_counts_once() {
+    let mut cluster = pool(2, "Propose", json!({}));
+    cluster.proposals.insert(NODE.to_owned(), proposal("3g", "train"));
+    run(&mut cluster, 30);
+    assert_eq!(layout(&cluster, NODE), None);
+    let status = cluster.policies["a"].status.clone();
+    assert_eq!(status.state, PolicyState::Waiting);
+    let waits_for = status.waits_for.unwrap();
+    assert!(waits_for.contains("approval") && waits_for.contains(NODE), "{waits_for}");
+
+    let id = status.changes[0].id.clone();
+    cluster.edit("a", |policy| policy.approved = [id].into());
+    run(&mut cluster, 2);
+    assert_eq!(layout(&cluster, NODE), Some(demand_layout("3g")));
+    // The same instances are proposed again later, after others.
+    for (instances, expected) in [("1g", "3g"), ("3g", "3g")] {
+        cluster.proposals.insert(NODE.to_owned(), proposal(instances, "other"));
+        run(&mut cluster, 10);
+        assert_eq!(layout(&cluster, NODE), Some(demand_layout(expected)));
+    }
+}
+
+#[test]
+fn m21_observed_demand_changes_nothing() {
+    let mut cluster = pool(2, "Observe", json!({}));
+    cluster.proposals.insert(NODE.to_owned(), proposal("3g", "train"));
+    let writes = cluster.writes;
+    run(&mut cluster, 30);
+    assert_eq!((cluster.writes, layout(&cluster, NODE)), (writes, None));
+}
+
+#[test]
+fn m21_changes_keep_to_the_budget_and_pods_get_one_change() {
+    let mut cluster = pool(4, "Act", json!({"maxUnavailable": 2}));
+    for machine in cluster.machines.values_mut() {
+        machine.fate = Fate::Applies(5);
+    }
+    for (node, pod) in [("node-00", "a"), ("node-01", "b"), ("node-02", "c")] {
+        cluster.proposals.insert(node.to_owned(), proposal(pod, pod));
+    }
+    run(&mut cluster, 4);
+    assert_eq!(cluster.taken_down.len(), 2);
+    let status = &cluster.policies["a"].status;
+    assert!(status.waits_for.as_ref().unwrap().contains("being changed"), "{status:#?}");
+    // The plan for the pod of a change in progress moves to another node.
+    cluster.proposals.remove("node-00");
+    cluster.proposals.insert("node-03".to_owned(), proposal("a", "a"));
+    run(&mut cluster, 3);
+    assert_eq!(layout(&cluster, "node-03"), None);
+    cluster.proposals.remove("node-03");
+    run(&mut cluster, 10);
+    assert_eq!(layout(&cluster, "node-02"), Some(demand_layout("c")));
+}
+
+#[test]
+fn m21_blocked_change_that_no_pod_needs_is_withdrawn() {
+    let mut cluster = pool(2, "Act", json!({}));
+    cluster.proposals.insert(NODE.to_owned(), proposal("3g", "train"));
+    cluster.machines.get_mut(NODE).unwrap().fate = Fate::Blocks;
+    run(&mut cluster, 5);
+    assert_eq!(layout(&cluster, NODE), Some(demand_layout("3g")), "the pod still needs it");
+    cluster.proposals.clear();
+    run(&mut cluster, 2);
+    assert_eq!((layout(&cluster, NODE), &cluster.machines[NODE].instances), (None, &None));
+    assert_eq!(cluster.state("a"), "Complete");
+    assert!(cluster.policies["a"].status.changes.is_empty());
+}
+
+#[test]
+fn m21_failed_node_stops_the_policy_or_is_changed_again_after_the_cooldown() {
+    for allowed in [0, 1] {
+        let mut cluster = pool(3, "Act", json!({"maxFailures": allowed, "maxUnavailable": 2}));
+        cluster.proposals.insert(NODE.to_owned(), proposal("3g", "train"));
+        cluster.machines.get_mut(NODE).unwrap().fate = Fate::Fails;
+        run(&mut cluster, 25);
+        assert_eq!(cluster.instance_changes[NODE].len(), 1);
+        let status = &cluster.policies["a"].status;
+        assert_eq!(status.failures.len(), 1);
+        if allowed == 0 {
+            assert_eq!(status.state, PolicyState::Stopped);
+            continue;
+        }
+        cluster.machines.get_mut(NODE).unwrap().fate = Fate::Applies(1);
+        cluster.proposals.insert(NODE.to_owned(), proposal("3g,1g", "train"));
+        run(&mut cluster, 20);
+        assert_eq!(layout(&cluster, NODE), Some(demand_layout("3g,1g")));
+        assert!(cluster.policies["a"].status.failures.is_empty());
+    }
+}
+
+#[test]
+fn m21_node_with_another_layout_is_left_alone() {
+    let mut cluster = pool(2, "Act", json!({}));
+    cluster.label(NODE, LAYOUT_LABEL, Some("mine"));
+    cluster.proposals.insert(NODE.to_owned(), proposal("3g", "train"));
+    run(&mut cluster, 5);
+    assert_eq!(layout(&cluster, NODE).as_deref(), Some("mine"));
+    assert_eq!(cluster.policies["a"].status.nodes.overridden, 1);
+}
+
+#[test]
+fn m21_layout_goes_with_the_demand_of_the_spec_or_with_the_policy() {
+    let mut cluster = pool(2, "Act", json!({}));
+    cluster.proposals.insert(NODE.to_owned(), proposal("3g", "train"));
+    run(&mut cluster, 5);
+    let without = json!({
+        "nodeSelector": {"matchLabels": {"pool": "a"}}, "nodeLabels": {"workload": "x"},
+    });
+    let mut other = cluster.clone();
+    other.apply("a", without);
+    other.edit("a", |policy| policy.status.changes.clear());
+    run(&mut other, 5);
+    assert_eq!((layout(&other, NODE), &other.machines[NODE].instances), (None, &None));
+    cluster.edit("a", |policy| policy.is_deleting = true);
+    run(&mut cluster, 5);
+    assert_eq!((layout(&cluster, NODE), &cluster.machines[NODE].instances), (None, &None));
+    assert!(cluster.policies.is_empty());
+}
+
+#[test]
+fn i12_demand_is_validated() {
+    let fields = |spec: Value| {
+        let spec: PolicySpec = serde_json::from_value(spec).unwrap();
+        problems(&spec).into_iter().map(|problem| problem.field).collect::<Vec<_>>()
+    };
+    let mut spec = demand("Act", json!({"onFailure": "RollBack"}));
+    spec["layout"] = json!("serving");
+    spec["demand"]["changesPerHour"] = json!(0);
+    assert_eq!(
+        fields(spec),
+        ["spec.demand", "spec.demand.changesPerHour", "spec.rollout.onFailure"]
+    );
+    assert_eq!(fields(demand("Observe", json!({}))), [""; 0]);
+    serde_json::from_value::<PolicySpec>(demand("Auto", json!({}))).unwrap_err();
+}
+
+/// The record on the node limits a controller with an older view of it.
+#[test]
+fn m21_outdated_view_does_not_exceed_the_limits() {
+    let mut cluster = pool(2, "Act", json!({}));
+    let mut stale = Controller::new(&cluster);
+    for instances in ["1g", "2g", "3g"] {
+        stale = Controller::new(&cluster);
+        cluster.proposals.insert(NODE.to_owned(), proposal(instances, "train"));
+        run(&mut cluster, 4);
+    }
+    assert_eq!(cluster.instance_changes[NODE].len(), 3);
+    cluster.proposals.insert(NODE.to_owned(), proposal("4g", "train"));
+    for _minute in 0..10 {
+        stale.list_policies(&cluster);
+        while stale.work(&mut cluster, 1) > 0 {}
+        cluster.tick();
+    }
+    assert_eq!(cluster.instance_changes[NODE].len(), 3);
+    run(&mut cluster, 60);
+    assert_eq!(cluster.instance_changes[NODE].len(), 4);
+    assert_eq!(layout(&cluster, NODE), Some(demand_layout("4g")));
+}
+
+/// Pods that arrive one after the other do not delay the change for the first one.
+#[test]
+fn m21_further_pods_join_a_proposal_without_another_hold() {
+    let mut cluster = pool(2, "Act", json!({}));
+    let mut pods = Vec::new();
+    for number in 0..3 {
+        pods.push(format!("team/{number}"));
+        let instances = format!("{number}g");
+        let next = NodeProposal { pods: pods.clone(), ..proposal(&instances, "") };
+        cluster.proposals.insert(NODE.to_owned(), next);
+        run(&mut cluster, 1);
+    }
+    assert_eq!(layout(&cluster, NODE), Some(demand_layout("2g")));
+}
+
+/// A controller that is killed after any write, and whose successor sees older nodes, completes the same change within the limits.
+#[test]
+fn m21_crash_at_any_write_completes_the_change() {
+    for crash_after in 0..30 {
+        let mut cluster = pool(3, "Act", json!({"maxUnavailable": 2}));
+        for (node, pod) in [("node-00", "a"), ("node-01", "b"), ("node-02", "c")] {
+            cluster.proposals.insert(node.to_owned(), proposal(pod, pod));
+        }
+        let mut controller = Controller::new(&cluster);
+        let mut stale = controller.clone();
+        let mut left = crash_after;
+        for minute in 0..30 {
+            loop {
+                if left == 0 {
+                    controller = stale.clone();
+                    controller.list_policies(&cluster);
+                    // The demand that led to the change may be gone.
+                    if crash_after % 2 == 0 {
+                        cluster.proposals.remove("node-00");
+                    }
+                    left = u32::MAX;
+                }
+                let writes = controller.work(&mut cluster, 1);
+                left = left.saturating_sub(writes);
+                assert!(cluster.taken_down.len() <= 2, "{:?}", cluster.taken_down);
+                if writes == 0 {
+                    break;
+                }
+            }
+            cluster.tick();
+            if minute % 3 == 0 {
+                stale = controller.clone();
+            }
+            controller.see_nodes(&cluster);
+        }
+        cluster.settle();
+        assert_eq!(cluster.state("a"), "Complete", "crash after {crash_after}");
+        for node in ["node-01", "node-02"] {
+            assert_eq!(cluster.instance_changes[node].len(), 1, "crash after {crash_after}");
+        }
+        let changes = cluster.instance_changes.get("node-00").map_or(0, Vec::len);
+        assert!(changes == 1 || (changes == 0 && crash_after % 2 == 0), "{crash_after}: {changes}");
+    }
+}
+
+#[derive(Debug, Clone)]
+enum Act {
+    Propose(u8, u8),
+    Forget(u8),
+    Work(u32),
+    See,
+    Switch,
+    Tick(u32),
+    Fate(u8, Fate),
+    LoseStatus,
+    Remove(u8),
+}
+
+fn act() -> impl Strategy<Value = Act> {
+    prop_oneof![
+        8 => (0..4_u8, 0..3_u8).prop_map(|(node, text)| Act::Propose(node, text)),
+        2 => (0..4_u8).prop_map(Act::Forget),
+        8 => (1..6_u32).prop_map(Act::Work),
+        4 => Just(Act::See),
+        1 => Just(Act::Switch),
+        8 => (1..4_u32).prop_map(Act::Tick),
+        2 => (0..4_u8, prop_oneof![Just(Fate::Fails), Just(Fate::Blocks), (1..5_u32).prop_map(Fate::Applies)]).prop_map(|(node, fate)| Act::Fate(node, fate)),
+        1 => Just(Act::LoseStatus),
+        1 => (0..4_u8).prop_map(Act::Remove),
+    ]
+}
+
+/// Every hour has at most three changes of a node, and two changes are at least two minutes apart.
+fn check_limits(cluster: &Cluster) {
+    for (node, times) in &cluster.instance_changes {
+        for pair in times.windows(2) {
+            assert!(
+                pair[1].duration_since(pair[0]) >= SignedDuration::from_mins(2),
+                "{node}: {times:?}"
+            );
+        }
+        for four in times.windows(4) {
+            assert!(
+                four[3].duration_since(four[0]) >= SignedDuration::from_hours(1),
+                "{node}: {times:?}"
+            );
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+
+    /// Demand that alternates in any way, with crashes, failures and outdated views, causes no more changes than the limits permit.
+    #[test]
+    fn m21_alternating_demand_does_not_exceed_the_limits(
+        acts in prop::collection::vec(act(), 1..200),
+        budget in 1..3_u32,
+    ) {
+        let mut cluster = pool(4, "Act", json!({"maxUnavailable": budget, "maxFailures": 100}));
+        let (mut leader, mut other) = (Controller::new(&cluster), Controller::new(&cluster));
+        for act in acts {
+            let name = |node: u8| format!("node-{node:02}");
+            match act {
+                Act::Propose(node, text) => {
+                    let text = ["1g", "2g", "3g"][usize::from(text)];
+                    cluster.proposals.insert(name(node), proposal(text, &name(node)));
+                }
+                Act::Forget(node) => drop(cluster.proposals.remove(&name(node))),
+                Act::Work(most) => drop(leader.work(&mut cluster, most)),
+                Act::See => leader.see_nodes(&cluster),
+                Act::Switch => {
+                    std::mem::swap(&mut leader, &mut other);
+                    leader.list_policies(&cluster);
+                }
+                Act::Tick(minutes) => (0..minutes).for_each(|_minute| cluster.tick()),
+                Act::Fate(node, fate) => {
+                    if let Some(machine) = cluster.machines.get_mut(&name(node)) {
+                        machine.fate = fate;
+                    }
+                }
+                Act::LoseStatus => {
+                    cluster.edit("a", |policy| policy.status = PolicyStatus::default());
+                    leader = Controller::new(&cluster);
+                    other = leader.clone();
+                }
+                Act::Remove(node) => {
+                    cluster.machines.remove(&name(node));
+                    cluster.taken_down.remove(&name(node));
+                }
+            }
+            check_limits(&cluster);
+            prop_assert!(cluster.taken_down.len() <= budget as usize, "{:?}", cluster.taken_down);
+        }
+        cluster.proposals.clear();
+        for machine in cluster.machines.values_mut() {
+            machine.fate = Fate::Applies(1);
+        }
+        cluster.settle();
+        check_limits(&cluster);
+        prop_assert!(cluster.policies["a"].status.changes.is_empty());
+        cluster.edit("a", |policy| policy.is_deleting = true);
+        cluster.settle();
+        for machine in cluster.machines.values() {
+            prop_assert_eq!((&machine.instances, machine.node.labels.get(LAYOUT_LABEL)), (&None, None));
+        }
+    }
+}
