@@ -26,6 +26,7 @@ use octavo_model::id::PciAddress;
 use octavo_model::inventory::{Device, GpuInstance, Inventory, Mig};
 use octavo_model::profile::ProfileName;
 use octavo_model::resource::ResourceName;
+use octavo_policy::DemandMode;
 use strum::VariantArray;
 
 const RUNS: u64 = 5;
@@ -279,6 +280,7 @@ fn proposals() {
                     sharing: None,
                     is_stale: false,
                     are_users_known: true,
+                    mode: DemandMode::Act,
                 }
             })
             .collect();
@@ -304,7 +306,7 @@ fn proposals() {
         let mut times: Vec<Duration> = (0..10)
             .map(|_| {
                 let start = Instant::now();
-                let report = propose(&snapshot, &nodes, 0);
+                let report = propose(&snapshot, &nodes, 0).report;
                 let items = report.items.iter();
                 placed = items.filter(|item| item.outcome != Outcome::Blocked).count();
                 start.elapsed()

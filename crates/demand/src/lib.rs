@@ -26,7 +26,7 @@ pub use self::choice::{Candidate, Fragmentation, Score, candidates};
 pub use self::fleet::{Fleet, Gpu, Instance, Operations, User};
 pub use self::geometry::{Addition, Geometry, GeometryError, Place, Profile, SetId};
 pub use self::observed::ObservedNode;
-pub use self::proposal::{has_requests, propose};
+pub use self::proposal::{DemandPlan, NodeChange, has_requests, propose};
 pub use self::report::{
     Alternative, DemandReport, DeviceProposal, InstancePlace, Obstacle, ObstacleCount, Outcome,
     PodProposal, ProposedInstance,

@@ -11,6 +11,7 @@ use octavo_model::sharing_status::{DeviceProvider, SharingStatus, UnitStatus};
 use octavo_node::mig_strategy::MigStrategy;
 use octavo_planner::plan::is_in_use;
 use octavo_planner::plan::messages::PlanFormatter;
+use octavo_policy::DemandMode;
 
 use crate::fleet::{Fleet, Instance, User};
 use crate::geometry::{Geometry, Place};
@@ -40,6 +41,8 @@ pub struct ObservedNode {
     pub is_stale: bool,
     /// True if `holders` lists the users of all devices.
     pub are_users_known: bool,
+    /// Use of proposals by the policy of the node.
+    pub mode: DemandMode,
 }
 
 /// A device in the fleet.

@@ -1,5 +1,6 @@
 //! Proposals for pending pods: idle instances to create or replace, and the obstacles elsewhere.
 
+mod change;
 mod explanation;
 mod request;
 
@@ -13,7 +14,9 @@ use octavo_fleet::cluster::{
 };
 use octavo_model::API_VERSION;
 use octavo_model::resource::ResourceName;
+use octavo_policy::DemandMode;
 
+pub use self::change::NodeChange;
 pub(crate) use self::request::MIN_AGE_SECONDS;
 pub use self::request::has_requests;
 use self::request::{Request, is_instance};
@@ -33,11 +36,20 @@ const MAX_COMPARISONS: usize = 1_000_000;
 /// Number of nodes that are listed as alternatives.
 const MAX_ALTERNATIVES: usize = 2;
 
+/// Proposals for the pending pods of a cluster.
+#[derive(Debug)]
+pub struct DemandPlan {
+    /// Proposals by pod, with the changes of the devices.
+    pub report: DemandReport,
+    /// Changes by node.
+    pub changes: Vec<NodeChange>,
+}
+
 /// Proposes instances for the pending pods of the cluster. `now` is in seconds since 1970.
 ///
 /// The pods that have waited longest are planned first, each with the instances of all pods before it. Instances in use are never
 /// destroyed. Nothing is changed.
-pub fn propose(snapshot: &ClusterSnapshot, nodes: &[ObservedNode], now: i64) -> DemandReport {
+pub fn propose(snapshot: &ClusterSnapshot, nodes: &[ObservedNode], now: i64) -> DemandPlan {
     let (pods, recent_pods) = Request::all(snapshot, now);
     let mut planning = Planning::new(snapshot, nodes, &pods);
     let mut items = Vec::new();
@@ -47,7 +59,8 @@ pub fn propose(snapshot: &ClusterSnapshot, nodes: &[ObservedNode], now: i64) -> 
         }
     }
     let omitted_pods = pods.len().saturating_sub(items.len());
-    DemandReport {
+    let changes = planning.changes(&items);
+    let report = DemandReport {
         api_version: API_VERSION.to_owned(),
         kind: "DemandReport".to_owned(),
         as_of: String::new(),
@@ -56,7 +69,8 @@ pub fn propose(snapshot: &ClusterSnapshot, nodes: &[ObservedNode], now: i64) -> 
         omitted_pods,
         recent_pods,
         devices: planning.devices(),
-    }
+    };
+    DemandPlan { report, changes }
 }
 
 /// State of the fleet while pods are planned.
@@ -93,8 +107,9 @@ struct PlannedNode<'a> {
     shared: BTreeSet<String>,
 }
 
-/// Order of nodes; the smallest is the best. True if an instance must be created, because the scheduler takes existing ones first.
-type NodeScore = (bool, Score);
+/// Order of nodes; the smallest is the best. The first part is absent if no instance must be created, because the scheduler takes existing ones
+/// first. Otherwise, a node whose policy carries out proposals is better.
+type NodeScore = (Option<DemandMode>, Score);
 
 /// The best instances on a node.
 #[derive(Debug, Clone)]
@@ -267,6 +282,8 @@ impl<'a> Planning<'a> {
         let place = |fleet: Fleet| place_all(fleet, &self.fragmentation, number, request);
         if let Some((score, growth, places)) = place(part.clone()) {
             let places = with_offset(places, gpus.start);
+            let creates = places.iter().any(|chosen| !chosen.exists);
+            let score = (creates.then_some(node.observed.mode), score);
             return Ok(Choice { node: index, score, growth, places });
         }
         if part.reserved_for().is_some() && place(part.clone().without_reservation()).is_some() {
@@ -375,7 +392,7 @@ fn place_all(
     fragmentation: &Fragmentation,
     number: usize,
     request: &Request<'_>,
-) -> Option<(NodeScore, i64, Vec<ChosenPlace>)> {
+) -> Option<(Score, i64, Vec<ChosenPlace>)> {
     let slices = |resource: &&str| profile_of_any(&fleet, resource).map(|profile| profile.slices);
     let mut resources: Vec<&str> = request.instances().collect();
     resources.sort_by_cached_key(|resource| Reverse(slices(resource)));
@@ -400,8 +417,7 @@ fn place_all(
         fleet.allocate(chosen.gpu, place, number)?;
         places.push(chosen);
     }
-    let creates = places.iter().any(|chosen: &ChosenPlace| !chosen.exists);
-    Some(((creates, total), growth, places))
+    Some((total, growth, places))
 }
 
 fn with_offset(mut places: Vec<ChosenPlace>, first: usize) -> Vec<ChosenPlace> {

@@ -4,7 +4,6 @@ mod diagram;
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use askama::Template;
@@ -137,7 +136,8 @@ pub(super) async fn show(
 ) -> Response {
     // Only readers who may get every node reach the page. Without a guard in front of it, it shows nothing.
     let content = if visibility.types == VisibleTypes::All {
-        content(&site.view, site.view.demand().await)
+        let proposals = site.view.demand().await;
+        content(&site.view, proposals.as_ref().map(|proposals| &proposals.report))
     } else {
         Content::Forbidden
     };
@@ -150,9 +150,9 @@ pub(super) async fn show(
     html(page.status(), &page)
 }
 
-fn content(view: &FleetView, report: Result<Arc<DemandReport>, DemandError>) -> Content {
+fn content(view: &FleetView, report: Result<&DemandReport, &DemandError>) -> Content {
     match report {
-        Ok(report) => Content::Proposals(Box::new(Proposals::new(view, &report))),
+        Ok(report) => Content::Proposals(Box::new(Proposals::new(view, report))),
         Err(DemandError::NoCluster) => Content::NoCluster,
         Err(error) => Content::Unknown(capitalize(&error.to_string())),
     }

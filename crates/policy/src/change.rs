@@ -39,8 +39,10 @@ pub(crate) struct NodeTarget<'a> {
     pub(crate) content: &'a Content,
     /// Value of the label `octavo.dev/layout`.
     pub(crate) layout: Option<&'a str>,
-    /// Value of the annotation `octavo.dev/instances`, if the layout is one of demand that may have to be set.
+    /// Value of the annotation `octavo.dev/instances`, if the node gets other instances.
     pub(crate) instances: Option<&'a str>,
+    /// Layout of demand that is withdrawn.
+    pub(crate) withdrawn: Option<&'a str>,
     /// True if the node is part of the current wave.
     pub(crate) is_in_wave: bool,
 }
@@ -69,6 +71,10 @@ pub(crate) fn update(
         taints: Vec::new(),
         drain: None,
         changes: before.map(|before| before.changes.clone()).unwrap_or_default(),
+        withdrawn: target
+            .withdrawn
+            .or_else(|| before.and_then(|before| before.withdrawn.as_deref()))
+            .map(str::to_owned),
     };
     let mut patch = removal(node, before);
     for (key, wanted) in &content.node_labels {
@@ -94,8 +100,9 @@ pub(crate) fn update(
             patch.annotations.insert(INSTANCES_ANNOTATION.to_owned(), instances);
         }
     }
-    if target.instances.is_some() && recorded != target.layout {
+    if target.instances.is_some() {
         record.changes = demand::with_change(&record.changes, now);
+        record.withdrawn = None;
     }
     let mut taints = patch.taints.take().unwrap_or_else(|| node.node.taints.clone());
     for wanted in &content.taints {

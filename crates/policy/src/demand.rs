@@ -4,6 +4,8 @@
 //! controller completes the same change. The record on the node has the times of its changes, so the limits outlive the controller.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::error::Error;
+use std::fmt;
 
 use jiff::{SignedDuration, Timestamp};
 use octavo_model::digest::Digest;
@@ -13,10 +15,12 @@ use serde_with::skip_serializing_none;
 use strum::{Display, EnumString};
 use utoipa::ToSchema;
 
+use crate::next::refusal;
 use crate::node::{PolicyNode, Progress};
 use crate::period::Period;
 use crate::record::NodeRecord;
 use crate::rollout::{self, Observation, Obstacle};
+use crate::status::PolicyStatus;
 use crate::world::{Policy, World};
 
 /// Instances for pending pods on the selected nodes.
@@ -88,7 +92,10 @@ pub struct InstanceChange {
     /// Time since which the pods are proposed instances of the node.
     #[schema(value_type = String, format = DateTime)]
     pub since: Timestamp,
-    /// Instances of the node as a checkpoint, once the change is in progress.
+    /// Time at which the change began; absent for a proposal.
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub begun: Option<Timestamp>,
+    /// Instances of the node as a checkpoint; absent for a proposal.
     pub instances: Option<String>,
     /// True if pods block the change and no pod needs it any more, so the layout is removed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -161,6 +168,7 @@ impl InstanceChange {
             pods: proposal.pods.iter().take(MAX_PODS).cloned().collect(),
             message: proposal.message.chars().take(MAX_MESSAGE_CHARS).collect(),
             since,
+            begun: None,
             instances: None,
             withdrawn: false,
         }
@@ -168,8 +176,116 @@ impl InstanceChange {
 
     /// Returns whether the node is being changed.
     pub fn is_in_progress(&self) -> bool {
-        self.instances.is_some()
+        self.begun.is_some()
     }
+
+    /// Returns whether a record is that of this change. An earlier change can have had the same instances.
+    pub(crate) fn is_recorded(&self, record: &NodeRecord) -> bool {
+        record.layout.as_ref() == Some(&self.layout) && record.changes.last().copied() >= self.begun
+    }
+}
+
+/// Event about the change of a node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChangeEvent {
+    /// Reason in CamelCase.
+    pub reason: &'static str,
+    /// Node, and created and destroyed instances of each pod.
+    pub message: String,
+    /// True if the change failed.
+    pub is_warning: bool,
+}
+
+/// Events about the changes that differ between two states of a policy.
+pub fn change_events(policy: &Policy, after: &PolicyStatus) -> Vec<ChangeEvent> {
+    let before = &policy.status.changes;
+    let is_same = |one: &InstanceChange, other: &InstanceChange| {
+        one.id == other.id && one.is_in_progress() == other.is_in_progress()
+    };
+    let waits = active(policy).is_some_and(|demand| demand.mode == DemandMode::Propose);
+    let new = after.changes.iter().filter(|change| !before.iter().any(|one| is_same(one, change)));
+    let begun = new.filter(|change| change.is_in_progress() || waits).map(|change| {
+        let reason =
+            if change.is_in_progress() { "InstancesChanging" } else { "InstancesProposed" };
+        ChangeEvent { reason, message: change.text(), is_warning: false }
+    });
+    let ended = before.iter().filter(|change| {
+        change.is_in_progress() && !after.changes.iter().any(|one| is_same(one, change))
+    });
+    let ended = ended.map(|change| {
+        let failure = after.failures.iter().find(|failure| failure.node == change.node);
+        let (reason, message) = match failure {
+            Some(failure) => (
+                "InstancesFailed",
+                format!("{}: {}: {}", change.node, failure.reason, failure.message),
+            ),
+            None if change.withdrawn => ("InstancesWithdrawn", change.text()),
+            None => ("InstancesChanged", change.text()),
+        };
+        ChangeEvent { reason, message, is_warning: failure.is_some() }
+    });
+    begun.chain(ended).collect()
+}
+
+/// Reason why no change can be approved.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ApprovalError {
+    /// The policy does not wait for approvals.
+    OtherMode(Option<DemandMode>),
+    /// No change is proposed for this node, or its change is in progress.
+    NotProposed(String),
+    /// No change is proposed.
+    Nothing,
+}
+
+impl fmt::Display for ApprovalError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::OtherMode(None) => f.write_str("it has no spec.demand"),
+            Self::OtherMode(Some(mode)) => {
+                write!(f, "its spec.demand.mode is {mode}; only Propose needs approvals")
+            }
+            Self::NotProposed(node) => write!(f, "it proposes no change of node {node}"),
+            Self::Nothing => f.write_str("it proposes no change"),
+        }
+    }
+}
+
+impl Error for ApprovalError {}
+
+/// Returns the proposed changes of these nodes, or of all nodes without any.
+pub fn approvable<'a>(
+    policy: &'a Policy,
+    nodes: &[String],
+) -> Result<Vec<&'a InstanceChange>, ApprovalError> {
+    let demand = policy.spec.as_ref().ok().and_then(|spec| spec.demand);
+    let mode = demand.map(|demand| demand.mode);
+    if mode != Some(DemandMode::Propose) {
+        return Err(ApprovalError::OtherMode(mode));
+    }
+    let proposed = policy.status.changes.iter().filter(|change| !change.is_in_progress());
+    let all: BTreeMap<&str, &InstanceChange> =
+        proposed.map(|change| (change.node.as_str(), change)).collect();
+    if all.is_empty() {
+        return Err(ApprovalError::Nothing);
+    }
+    if nodes.is_empty() {
+        return Ok(all.into_values().collect());
+    }
+    let find = |node: &String| {
+        let found = all.get(node.as_str()).copied();
+        found.ok_or_else(|| ApprovalError::NotProposed(node.clone()))
+    };
+    nodes.iter().map(find).collect()
+}
+
+/// Value of the annotation `octavo.dev/approve` with further approved changes. Approvals of changes that are no longer proposed are removed.
+pub fn approval(policy: &Policy, approved: &[&InstanceChange]) -> String {
+    let ids = policy.status.changes.iter().map(|change| change.id.as_str());
+    let is_approved = |id: &&str| {
+        policy.approved.contains(*id) || approved.iter().any(|change| change.id == **id)
+    };
+    ids.filter(is_approved).collect::<Vec<&str>>().join(",")
 }
 
 /// Times of the changes of a node within the last hour, with one more change now.
@@ -182,6 +298,20 @@ pub(crate) fn with_change(changes: &[Timestamp], now: Timestamp) -> Vec<Timestam
 pub(crate) fn active(policy: &Policy) -> Option<&PolicyDemand> {
     let spec = policy.spec.as_ref().ok()?;
     spec.demand.as_ref().filter(|demand| demand.mode != DemandMode::Observe)
+}
+
+/// Use of proposals on the nodes of policies that carry them out. Other nodes are absent.
+pub fn demand_modes(world: &World<'_>) -> BTreeMap<String, DemandMode> {
+    let mut modes = BTreeMap::new();
+    for policy in world.policies {
+        let Some(demand) = active(policy) else { continue };
+        let is_running = policy.status.stop.is_none() && refusal(world, policy).is_none();
+        let observed = Observation::new(world, policy);
+        let observed = observed.filter(|one| is_running && !one.spec.rollout.paused);
+        let nodes = observed.iter().flat_map(|observed| observed.managed.keys());
+        modes.extend(nodes.map(|node| ((*node).to_owned(), demand.mode)));
+    }
+    modes
 }
 
 /// Obstacle to a proposal, and the next time that matters.
@@ -208,7 +338,12 @@ pub(crate) fn advance(
         policy.status.changes = changes;
         return DemandWait::default();
     };
-    let candidates = proposals(policy, observed, world, &changes);
+    let Some(all) = &world.proposals else {
+        policy.status.changes = changes;
+        policy.status.changes.extend(proposed);
+        return DemandWait::default();
+    };
+    let candidates = selected(policy, observed, (world, all), &changes);
     let room = MAX_CHANGES.saturating_sub(changes.len());
     let known: BTreeMap<&str, &InstanceChange> =
         proposed.iter().map(|change| (change.node.as_str(), change)).collect();
@@ -290,15 +425,16 @@ fn begin(
         unavailable = joined;
         policy.status.failures.retain(|failure| failure.node != name);
         policy.status.updating.push(name.to_owned());
+        candidate.change.begun = Some(now);
         candidate.change.instances = Some(candidate.proposal.instances.clone());
     }
 }
 
 /// Proposals for nodes that the policy may change, and that are not being changed.
-fn proposals<'a>(
+fn selected<'a>(
     policy: &Policy,
     observed: &Observation<'a>,
-    world: &'a World<'_>,
+    (world, proposals): (&World<'_>, &'a BTreeMap<String, NodeProposal>),
     changes: &[InstanceChange],
 ) -> Vec<(&'a PolicyNode<'a>, &'a NodeProposal)> {
     // A pod that waits for a change needs no other one.
@@ -307,15 +443,13 @@ fn proposals<'a>(
     let served: BTreeSet<&str> =
         running.flat_map(|change| &change.pods).map(String::as_str).collect();
     let nodes = observed.managed.values().copied();
-    let found = nodes.filter_map(|node| Some((node, world.proposals.get(node.name())?)));
+    let found = nodes.filter_map(|node| Some((node, proposals.get(node.name())?)));
     found
         .filter(|(node, proposal)| {
             let layout = demand_layout(&proposal.instances);
+            // The agent retries a failed layout itself.
             let record = node.record.of(&policy.uid);
-            let is_new = record.is_none_or(|record| {
-                let has_failed = matches!(node.progress(record), Progress::Failed { .. });
-                record.layout.as_ref() != Some(&layout) || has_failed
-            });
+            let is_new = record.is_none_or(|record| record.layout.as_ref() != Some(&layout));
             is_new
                 && node.is_ready()
                 && !policy.status.is_updating(node.name())
@@ -333,13 +467,14 @@ fn is_obsolete(
 ) -> bool {
     let Some(node) = observed.managed.get(change.node.as_str()) else { return false };
     let record = node.record.of(&policy.uid).filter(|record| {
-        record.layout.as_ref() == Some(&change.layout)
+        change.is_recorded(record)
             && record.unreliable_until().is_none_or(|until| until <= world.now)
     });
     let is_blocked =
         record.is_some_and(|record| matches!(node.progress(record), Progress::Pending(Some(_))));
-    let proposal = world.proposals.get(change.node.as_str());
-    let is_proposed =
-        proposal.is_some_and(|proposal| demand_layout(&proposal.instances) == change.layout);
-    is_blocked && !is_proposed
+    let is_needed = world.proposals.as_ref().is_none_or(|proposals| {
+        let proposal = proposals.get(change.node.as_str());
+        proposal.is_some_and(|proposal| demand_layout(&proposal.instances) == change.layout)
+    });
+    is_blocked && !is_needed
 }

@@ -4,7 +4,8 @@
 //!  policies, nodes, time --> World --> next --> steps: status, nodes, finalizers
 //!                                       |
 //!                                       +-- retarget: which revision   settle: nodes that are done or failed
-//!                                       +-- extend: the next nodes     conditions: counts and messages
+//!                                       +-- extend: the next nodes     demand: instances for pending pods
+//!                                       +-- conditions: counts and messages
 //! ```
 //!
 //! Pure: a decision is data, and the time is an argument. The aggregator executes it. The status of the policies and the records on the
@@ -36,7 +37,10 @@ mod world;
 
 pub use self::amount::{IntOrText, MaxUnavailable};
 pub use self::change::NodePatch;
-pub use self::demand::{DemandMode, InstanceChange, NodeProposal, PolicyDemand};
+pub use self::demand::{
+    ApprovalError, ChangeEvent, DemandMode, InstanceChange, NodeProposal, PolicyDemand, approvable,
+    approval, change_events, demand_modes,
+};
 pub use self::drain::{DrainScope, PolicyDrain};
 pub use self::member::{MemberState, PolicyMember, members};
 pub use self::next::{Decision, Step, next};

@@ -4,6 +4,7 @@ use octavo_fleet::cluster::Taint;
 use octavo_model::text::{count_noun, first_names, format_age_short};
 use octavo_model::tone::Tone;
 
+use crate::demand::{DemandMode, InstanceChange, PolicyDemand};
 use crate::document::{PolicyDetail, PolicyPlanDocument, PolicySource};
 use crate::drain::{DrainScope, PolicyDrain};
 use crate::status::{Content, NodeCounts, StopAction};
@@ -43,11 +44,14 @@ pub fn progress(detail: &PolicyDetail) -> Vec<Fact> {
         Fact::new("State", status.state.to_string()).with_tone(status.state.tone()),
     ];
     facts.extend(layout.map(|layout| Fact::new("Layout", layout)));
+    let demand = detail.spec.as_ref().and_then(|spec| spec.demand);
+    facts.extend(demand.map(|demand| Fact::new("Demand", demand.text())));
     if !status.revision.is_empty() {
         facts.push(Fact::new("Revision", status.revision.as_str()));
     }
     facts.push(Fact::new("Nodes", bar(status.nodes)));
     facts.extend(status.waits_for.iter().map(|what| Fact::new("Waits for", what.as_str())));
+    facts.extend(status.changes.iter().map(|change| Fact::new(change.state(), change.text())));
     let refused = status.condition("Accepted").filter(|accepted| accepted.status == "False");
     let refused = refused.map(|accepted| &accepted.message).or(detail.spec_error.as_ref());
     let stopped = status.stop.as_ref().map(|stop| &stop.message);
@@ -188,6 +192,42 @@ impl PolicyDrain {
             DrainScope::Node => "evicts all evictable pods of a node with blocking pods",
         };
         format!("{pods}, at most {} per attempt", self.timeout)
+    }
+}
+
+impl PolicyDemand {
+    /// Use of the proposals, and its limits.
+    pub fn text(&self) -> String {
+        let limits = format!(
+            "after {}, at most {} an hour for each node",
+            self.hold,
+            count_noun(
+                usize::try_from(self.changes_per_hour).unwrap_or(usize::MAX),
+                "change",
+                "changes"
+            )
+        );
+        match self.mode {
+            DemandMode::Act => format!("proposals are carried out {limits}"),
+            DemandMode::Propose => format!("approved proposals are carried out, {limits}"),
+            DemandMode::Observe => "proposals are only reported".to_owned(),
+        }
+    }
+}
+
+impl InstanceChange {
+    /// State of the change in a word.
+    pub fn state(&self) -> &'static str {
+        match (self.is_in_progress(), self.withdrawn) {
+            (false, _) => "Proposed",
+            (true, false) => "Changing",
+            (true, true) => "Withdrawing",
+        }
+    }
+
+    /// The node with the created and destroyed instances of each pod.
+    pub fn text(&self) -> String {
+        format!("{}: {}", self.node, self.message)
     }
 }
 

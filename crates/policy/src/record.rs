@@ -56,6 +56,8 @@ pub struct NodeRecord {
     /// Times in the last hour at which the node got other instances for pending pods.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub changes: Vec<Timestamp>,
+    /// Layout of the last change that was withdrawn. Without it, an outdated record would look like the end of a withdrawal.
+    pub withdrawn: Option<String>,
 }
 
 /// Content of the annotation.

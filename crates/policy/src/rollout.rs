@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use octavo_model::text::count_noun;
 
 use crate::node::{PolicyNode, Progress};
+use crate::record::NodeRecord;
 use crate::spec::{OnFailure, PolicySpec};
 use crate::status::{Content, NodeFailure, PolicyStatus, Revision, Stop, StopAction, StopReason};
 use crate::window;
@@ -225,14 +226,14 @@ pub(crate) fn settle(policy: &mut Policy, observed: &Observation<'_>, now: Times
         match node.progress(record) {
             Progress::Applied => {}
             Progress::Failed { reason, message } => {
-                failed.push(failure(name, reason.as_ref(), &message));
+                failed.push(failure(record, name, (reason.as_ref(), &message)));
             }
             Progress::Pending(message)
                 if record.since.saturating_add(deadline).is_ok_and(|until| until <= now) =>
             {
                 let message =
                     message.unwrap_or_else(|| "the layout was not applied in time".to_owned());
-                failed.push(failure(name, DEADLINE_EXCEEDED, &message));
+                failed.push(failure(record, name, (DEADLINE_EXCEEDED, &message)));
             }
             Progress::Pending(_) => updating.push(name.clone()),
         }
@@ -242,7 +243,11 @@ pub(crate) fn settle(policy: &mut Policy, observed: &Observation<'_>, now: Times
     status.failures.retain(|one| {
         let node = observed.managed.get(one.node.as_str());
         node.is_some_and(|node| {
-            let record = node.record.of(&uid).filter(|record| record.rollout == rollout);
+            // An outdated view shows the record of an earlier roll-out or layout.
+            let is_same = |record: &&NodeRecord| {
+                record.rollout == rollout && (one.layout.is_none() || record.layout == one.layout)
+            };
+            let record = node.record.of(&uid).filter(is_same);
             record.is_none_or(|record| node.progress(record) != Progress::Applied)
         })
     });
@@ -258,9 +263,10 @@ pub(crate) fn settle(policy: &mut Policy, observed: &Observation<'_>, now: Times
     status.failures.iter_mut().skip(MAX_MESSAGES).for_each(|one| one.message.clear());
 }
 
-fn failure(node: &str, reason: &str, message: &str) -> NodeFailure {
+fn failure(record: &NodeRecord, node: &str, (reason, message): (&str, &str)) -> NodeFailure {
     let message = message.chars().take(MAX_MESSAGE_CHARS).collect();
-    NodeFailure { node: node.to_owned(), reason: reason.to_owned(), message }
+    let layout = record.layout.clone();
+    NodeFailure { node: node.to_owned(), reason: reason.to_owned(), message, layout }
 }
 
 /// Stops the roll-out. Failures do not stop a rollback: the other nodes are still better off with the earlier revision.

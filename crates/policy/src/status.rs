@@ -133,6 +133,7 @@ pub struct NodeCounts {
 }
 
 /// Node on which the roll-out failed.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeFailure {
@@ -143,6 +144,8 @@ pub struct NodeFailure {
     /// Explanation.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub message: String,
+    /// Layout that failed.
+    pub layout: Option<String>,
 }
 
 /// Stop of a roll-out.

@@ -49,8 +49,8 @@ pub struct World<'a> {
     pub nodes: BTreeMap<&'a str, PolicyNode<'a>>,
     /// Policies whose layout is infeasible on a selected type, with the explanation.
     pub infeasible: BTreeMap<String, String>,
-    /// Instances that pending pods need, by node.
-    pub proposals: BTreeMap<String, NodeProposal>,
+    /// Instances that pending pods need, by node; `None` if they are not known at the moment.
+    pub proposals: Option<BTreeMap<String, NodeProposal>>,
     /// Current time.
     pub now: Timestamp,
 }
@@ -110,20 +110,27 @@ impl Policy {
         now: Timestamp,
     ) -> NodeTarget<'a> {
         let is_in_wave = self.status.is_updating(node.name());
-        let target =
-            NodeTarget { content, layout: content.layout.as_deref(), instances: None, is_in_wave };
+        let target = NodeTarget {
+            content,
+            layout: content.layout.as_deref(),
+            instances: None,
+            withdrawn: None,
+            is_in_wave,
+        };
         let Some(demand) = demand::active(self).filter(|_| content.layout.is_none()) else {
             return target;
         };
-        let record = node.record.of(&self.uid).and_then(|record| record.layout.as_deref());
+        let record = node.record.of(&self.uid);
+        let recorded = record.and_then(|record| record.layout.as_deref());
         let current =
-            NodeTarget { layout: record.filter(|layout| is_demand_layout(layout)), ..target };
+            NodeTarget { layout: recorded.filter(|layout| is_demand_layout(layout)), ..target };
         let change = self.status.changes.iter().find(|change| change.node == node.name());
         match change.and_then(|change| Some((change, change.instances.as_deref()?))) {
-            Some((change, _)) if change.withdrawn => target,
-            Some((change, instances))
-                if record == Some(&change.layout) || demand.may_change(node, &self.uid, now) =>
-            {
+            Some((change, _)) if change.withdrawn => {
+                NodeTarget { withdrawn: Some(&change.layout), ..target }
+            }
+            Some((change, _)) if record.is_some_and(|record| change.is_recorded(record)) => current,
+            Some((change, instances)) if demand.may_change(node, &self.uid, now) => {
                 NodeTarget { layout: Some(&change.layout), instances: Some(instances), ..target }
             }
             Some(_) | None => current,

@@ -3,12 +3,16 @@
 //! Planning decodes the reports of all agents if a pod waits, so it runs on a blocking thread, one at a time. Concurrent requests receive
 //! the previous report or, if that one is too old, wait.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use octavo_demand::{DemandReport, ObservedNode, has_requests, propose};
+use octavo_demand::{DemandReport, NodeChange, ObservedNode, has_requests, propose};
+use octavo_files::checkpoint;
 use octavo_fleet::cluster::ClusterSnapshot;
 use octavo_kube::cluster::WatchedCluster;
+use octavo_kube::policies::KnownPolicies;
+use octavo_policy::{DemandMode, NodeProposal, Policy, demand_modes};
 use thiserror::Error;
 use tokio::sync::watch;
 
@@ -16,6 +20,7 @@ use super::clock::{Clock, Moment};
 use super::cluster_nodes::STALE_AFTER;
 use super::dry_run::observed_holders;
 use super::fleet::{Fleet, Node};
+use super::policies::world;
 use super::stale_while_revalidate::{Cached, Freshness, StaleWhileRevalidate};
 
 /// Minimum interval between two plans; requests within it receive the previous report.
@@ -39,11 +44,20 @@ pub enum DemandError {
     Internal,
 }
 
+/// Proposals for pending pods.
+#[derive(Debug)]
+pub struct Proposals {
+    /// The proposals by pod.
+    pub report: DemandReport,
+    /// The instances by node.
+    pub nodes: BTreeMap<String, NodeProposal>,
+}
+
 /// Plans instances for pending pods. Cheap to clone.
 #[derive(Debug, Clone)]
 pub(super) struct DemandPlanner {
     cluster: watch::Receiver<Arc<WatchedCluster>>,
-    cache: StaleWhileRevalidate<Arc<DemandReport>>,
+    cache: StaleWhileRevalidate<Arc<Proposals>>,
 }
 
 impl DemandPlanner {
@@ -52,29 +66,38 @@ impl DemandPlanner {
     }
 
     /// Returns the proposals for the current state or a recent one.
-    pub(super) async fn report(
+    pub(super) async fn proposals(
         &self,
         fleet: Fleet,
         clock: Clock,
-    ) -> Result<Arc<DemandReport>, DemandError> {
+        policies: Option<Arc<KnownPolicies>>,
+    ) -> Result<Arc<Proposals>, DemandError> {
         let watched = Arc::clone(&self.cluster.borrow());
         let current_at = watched.current_at.ok_or(DemandError::NotRead)?;
         let plan = move |(): &mut (), _previous| {
             let now = clock.now();
             let snapshot = &watched.snapshot;
             // Without demand, no report needs to be decoded.
-            let nodes = has_requests(snapshot).then(|| observed_nodes(&fleet, snapshot, now));
+            let mut nodes = if has_requests(snapshot) {
+                observed_nodes(&fleet, snapshot, now)
+            } else {
+                Vec::new()
+            };
+            if let Some(policies) = policies {
+                set_modes(&mut nodes, &policies, snapshot, (&fleet, now));
+            }
             let wall_clock = clock.wall(now);
-            let nodes = nodes.unwrap_or_default();
-            let report = propose(snapshot, &nodes, wall_clock.as_second());
+            let plan = propose(snapshot, &nodes, wall_clock.as_second());
             let stale = current_at.elapsed() > STALE_AFTER;
-            Arc::new(DemandReport { as_of: wall_clock.to_string(), stale, ..report })
+            let report = DemandReport { as_of: wall_clock.to_string(), stale, ..plan.report };
+            let nodes = plan.changes.into_iter().filter_map(node_proposal).collect();
+            Arc::new(Proposals { report, nodes })
         };
         self.cache.current(freshness, plan).await.map_err(|_panicked| DemandError::Internal)
     }
 }
 
-fn freshness(last: &Cached<Arc<DemandReport>>) -> Freshness {
+fn freshness(last: &Cached<Arc<Proposals>>) -> Freshness {
     match last.done.elapsed() {
         age if age < PAUSE => Freshness::Fresh,
         age if age < MEANWHILE => Freshness::Stale,
@@ -100,5 +123,27 @@ fn observed_node(node: &Node, now: Moment) -> Option<ObservedNode> {
         sharing: status.sharing,
         is_stale: node.freshness.is_stale(now),
         are_users_known: is_complete,
+        mode: DemandMode::Observe,
     })
+}
+
+/// Sets how the policies of the nodes use proposals.
+fn set_modes(
+    nodes: &mut [ObservedNode],
+    policies: &KnownPolicies,
+    snapshot: &ClusterSnapshot,
+    fleet: (&Fleet, Moment),
+) {
+    let policies: Vec<Policy> = policies.all.values().map(|policy| Policy::clone(policy)).collect();
+    let modes = demand_modes(&world(&policies, snapshot, fleet, BTreeMap::new()));
+    for node in nodes {
+        node.mode = modes.get(&node.name).copied().unwrap_or_default();
+    }
+}
+
+/// The change of a node as a policy carries it out; `None` if a device has no UUID.
+fn node_proposal(change: NodeChange) -> Option<(String, NodeProposal)> {
+    let instances = checkpoint::write(&change.inventory).ok()?;
+    let proposal = NodeProposal { instances, pods: change.pods, message: change.message };
+    Some((change.node, proposal))
 }

@@ -95,7 +95,7 @@ pub fn world<'a>(
         let in_use = reported(fleet, &node.name).and_then(|reported| in_use(reported, now));
         (node.name.as_str(), PolicyNode::new(node, in_use))
     });
-    World { policies, nodes: nodes.collect(), infeasible, now: Timestamp::now() }
+    World { policies, nodes: nodes.collect(), infeasible, proposals: None, now: Timestamp::now() }
 }
 
 /// Node that an agent reported, by its name in the cluster.

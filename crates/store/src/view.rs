@@ -3,7 +3,6 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use octavo_demand::DemandReport;
 use octavo_files::config_files::budgets::BudgetFile;
 use octavo_files::config_files::prices::{PriceFile, PriceFileSnapshot};
 use octavo_files::config_files::{LayoutFile, LayoutFileSnapshot};
@@ -18,7 +17,7 @@ use tokio::time::sleep;
 
 use super::clock::{Clock, Moment};
 use super::cluster_nodes::ClusterNodes;
-use super::demand::{DemandError, DemandPlanner};
+use super::demand::{DemandError, DemandPlanner, Proposals};
 use super::estimate_engine::EstimateEngine;
 use super::fleet::{Fleet, TypeTotals};
 use super::history::SharedHistory;
@@ -211,9 +210,10 @@ impl FleetView {
     /// # Errors
     ///
     /// Fails if no cluster is watched, or if it was not read yet.
-    pub async fn demand(&self) -> Result<Arc<DemandReport>, DemandError> {
+    pub async fn demand(&self) -> Result<Arc<Proposals>, DemandError> {
         let planner = self.demand.as_ref().ok_or(DemandError::NoCluster)?;
-        planner.report(self.fleet(), self.clock).await
+        let policies = self.policies.as_ref().map(PolicyView::known);
+        planner.proposals(self.fleet(), self.clock, policies).await
     }
 
     /// Progress of the start; `None` once it is over.

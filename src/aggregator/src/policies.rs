@@ -24,7 +24,8 @@ use octavo_kube::policies::{PolicyClient, PolicyRequestError};
 use octavo_ledger::audit::PolicyEvent;
 use octavo_node::node_object::write_backoff::WriteBackoff;
 use octavo_policy::{
-    Decision, Policy, PolicyNode, PolicyState, PolicyStatus, Step, next, release_orphan,
+    ChangeEvent, Decision, DemandMode, NodeProposal, Policy, PolicyNode, PolicyState, PolicyStatus,
+    Step, World, change_events, next, release_orphan,
 };
 use octavo_store::policies::{FeasibilityCache, PolicyView, world};
 use octavo_store::startup::awaits_agents;
@@ -182,7 +183,8 @@ impl<'a> Leader<'a> {
             if self.policies.cluster().error.is_some() || self.policies.known().error.is_some() {
                 return None;
             }
-            let (policies, decision) = self.decide();
+            let proposals = self.proposals().await;
+            let (policies, decision) = self.decide(proposals);
             let mut is_changed = false;
             let mut refused = None;
             for step in decision.steps {
@@ -215,14 +217,34 @@ impl<'a> Leader<'a> {
         }
     }
 
-    fn decide(&mut self) -> (Vec<Policy>, Decision) {
+    /// Instances that pending pods need, if a policy has demand; `None` if they are not known.
+    async fn proposals(&self) -> Option<BTreeMap<String, NodeProposal>> {
+        let known = self.policies.known();
+        let specs = known.all.values().filter_map(|policy| policy.spec.as_ref().ok());
+        if specs.flat_map(|spec| spec.demand).all(|demand| demand.mode == DemandMode::Observe) {
+            return Some(BTreeMap::new());
+        }
+        match self.view.demand().await {
+            Ok(proposals) => (!proposals.report.stale).then(|| proposals.nodes.clone()),
+            Err(error) => {
+                debug!(%error, "proposals for pending pods unknown");
+                None
+            }
+        }
+    }
+
+    fn decide(
+        &mut self,
+        proposals: Option<BTreeMap<String, NodeProposal>>,
+    ) -> (Vec<Policy>, Decision) {
         let cluster = self.policies.cluster();
         let (policies, snapshot) = self.memory.current(&self.policies.known(), &cluster.snapshot);
         let fleet = self.view.fleet();
         let fleet = (&fleet, self.view.clock().now());
         let infeasible =
             self.feasibility.infeasible(&policies, &snapshot, &self.view.layouts(), fleet);
-        let decision = next(&world(&policies, &snapshot, fleet, infeasible));
+        let world = world(&policies, &snapshot, fleet, infeasible);
+        let decision = next(&World { proposals, ..world });
         (policies, decision)
     }
 
@@ -296,6 +318,10 @@ impl<'a> Leader<'a> {
 
     /// Creates an event if the state of a policy differs. The status has the same information, so a lost event is not repeated.
     async fn announce(&self, before: &Policy, status: &PolicyStatus) {
+        for ChangeEvent { reason, message, is_warning } in change_events(before, status) {
+            info!(policy = %before.name, reason, %message, "instances for pending pods");
+            self.create_event(before, (reason, is_warning), &message).await;
+        }
         let (old, new) = (before.status.state, status.state);
         if old == new || new == PolicyState::Unknown {
             return;
@@ -330,8 +356,16 @@ impl<'a> Leader<'a> {
             after: new.to_string(),
             message: message.to_owned(),
         });
-        if let Err(error) = self.client.create_event(before, new.into(), message, is_warning).await
-        {
+        self.create_event(before, (new.into(), is_warning), message).await;
+    }
+
+    async fn create_event(
+        &self,
+        policy: &Policy,
+        (reason, is_warning): (&str, bool),
+        message: &str,
+    ) {
+        if let Err(error) = self.client.create_event(policy, reason, message, is_warning).await {
             debug!(%error, "event not created");
         }
     }

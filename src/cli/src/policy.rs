@@ -1,7 +1,7 @@
 //! `octavo policy`: previews, progress and changes of accelerator policies.
 //!
 //! ```text
-//! change.rs  apply, pause, resume and rollback, with the user's own credentials
+//! change.rs  apply, pause, resume, approve and rollback, with the user's own credentials
 //! table.rs   policies, nodes and revisions as tables
 //! watch.rs   progress as it changes
 //! ```
@@ -42,6 +42,7 @@ pub(super) async fn run(
         }
         PolicyCommand::Pause(target) => change::set_paused(target, true).await,
         PolicyCommand::Resume(target) => change::set_paused(target, false).await,
+        PolicyCommand::Approve(settings) => change::approve(settings).await,
         PolicyCommand::Rollback(settings) => change::rollback(settings).await,
         PolicyCommand::History(settings) => history(settings, colors).await,
     }

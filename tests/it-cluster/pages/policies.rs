@@ -1,5 +1,6 @@
 //! The pages of policies: by keyboard, live, without scripts, narrow, and their accessibility.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use octavo_fleet::cluster::{ClusterNode, ClusterSnapshot, Readiness};
@@ -47,6 +48,7 @@ fn policy(name: &str, state: &str, applied: u32) -> Policy {
         is_deleting: false,
         has_finalizer: true,
         rollback_to: None,
+        approved: BTreeSet::new(),
         spec: Ok(spec),
         status: serde_json::from_value(status).unwrap(),
     }

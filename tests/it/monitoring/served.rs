@@ -202,6 +202,7 @@ pub(super) fn policies() -> ExposedMetrics {
             is_deleting: false,
             has_finalizer: true,
             rollback_to: None,
+            approved: BTreeSet::new(),
             spec: Err(String::new()),
             status: PolicyStatus { state, ..PolicyStatus::default() },
         };

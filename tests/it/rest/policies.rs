@@ -1,6 +1,6 @@
 //! Accelerator policies over HTTP: progress, previews, and invalid policies.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::sync::Arc;
 
@@ -51,6 +51,7 @@ fn policy(name: &str, layout: &str) -> Policy {
         is_deleting: false,
         has_finalizer: true,
         rollback_to: None,
+        approved: BTreeSet::new(),
         spec: Ok(serde_json::from_value(spec(layout)).unwrap()),
         status: PolicyStatus::default(),
     }

@@ -1,6 +1,6 @@
 //! Proposals for pending pods of small clusters and random ones.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use octavo_fleet::cluster::{
     Amounts, ClusterNode, ClusterPod, ClusterSnapshot, Effect, Phase, PodKey, PodRequirements,
@@ -12,11 +12,12 @@ use octavo_model::id::{MigUuid, PciAddress};
 use octavo_model::inventory::{ComputeInstance, Condition, Device, GpuInstance, Inventory, Mig};
 use octavo_model::resource::ResourceName;
 use octavo_model::sharing_status::{Health, ResourceStatus, SharingStatus, UnitStatus};
+use octavo_policy::DemandMode;
 use proptest::prelude::*;
 
 use crate::geometry::Geometry;
 use crate::observed::ObservedNode;
-use crate::proposal::propose;
+use crate::proposal::{DemandPlan, propose};
 use crate::report::{DemandReport, Obstacle, Outcome, PodProposal};
 
 const NOW: i64 = 1_800_000_000;
@@ -59,6 +60,7 @@ fn observed(name: &str, devices: Vec<Device>) -> ObservedNode {
         sharing: None,
         is_stale: false,
         are_users_known: true,
+        mode: DemandMode::Observe,
     }
 }
 
@@ -86,6 +88,10 @@ fn pod(name: &str, age: i64, requests: &[(&str, u64)]) -> ClusterPod {
 
 /// Proposals for these pods on nodes `gpu-0`, `gpu-1`, … with these devices.
 fn proposals(nodes: Vec<Vec<Device>>, pods: Vec<ClusterPod>) -> DemandReport {
+    plan(nodes, pods).report
+}
+
+fn plan(nodes: Vec<Vec<Device>>, pods: Vec<ClusterPod>) -> DemandPlan {
     let nodes: Vec<ObservedNode> = (0..)
         .zip(nodes)
         .map(|(number, devices)| observed(&format!("gpu-{number}"), devices))
@@ -101,6 +107,36 @@ fn only(report: &DemandReport) -> &PodProposal {
 
 fn obstacles(proposal: &PodProposal) -> Vec<(Obstacle, usize)> {
     proposal.obstacles.iter().map(|one| (one.reason.known().unwrap(), one.nodes)).collect()
+}
+
+/// Pods of a pool whose policy carries out proposals are not proposed instances elsewhere without a need.
+#[test]
+fn node_whose_policy_carries_out_proposals_is_preferred_if_an_instance_must_be_created() {
+    let modes = [DemandMode::Observe, DemandMode::Propose, DemandMode::Act];
+    let with_mode = |(number, mode): (u32, DemandMode), instances: &[(Known, bool)]| ObservedNode {
+        mode,
+        ..observed(&format!("gpu-{number}"), vec![device(number, instances)])
+    };
+    let idle = (19, 0, 1);
+    for (idle_on, expected, outcome) in
+        [(None, "gpu-2", Outcome::Create), (Some(0), "gpu-0", Outcome::Available)]
+    {
+        let nodes: Vec<ObservedNode> = (0..)
+            .zip(modes)
+            .map(|node| {
+                let has_idle = idle_on == Some(node.0);
+                // The last node has the most fragmentation.
+                let instances = [(idle, !has_idle), ((19, 2, 1), true)];
+                with_mode(node, &instances[..if node.0 == 2 || has_idle { 2 } else { 0 }])
+            })
+            .collect();
+        let cluster = nodes.iter().map(|observed| node(&observed.name));
+        let snapshot = ClusterSnapshot::new(cluster, vec![pod("train", 60, &[("1g.10gb", 1)])]);
+        let report = propose(&snapshot, &nodes, NOW).report;
+        let proposal = only(&report);
+        assert_eq!(proposal.node.as_deref(), Some(expected));
+        assert_eq!(proposal.outcome, outcome);
+    }
 }
 
 #[test]
@@ -217,14 +253,14 @@ fn unsuitable_nodes_are_counted_by_obstacle() {
         let (mut node, mut seen) = (node("gpu-0"), observed("gpu-0", vec![device(0, &[])]));
         change(&mut node, &mut seen);
         let snapshot = ClusterSnapshot::new([node], [pod("a", 60, &[("1g.10gb", 1)])]);
-        let report = propose(&snapshot, &[seen], NOW);
+        let report = propose(&snapshot, &[seen], NOW).report;
         assert_eq!(obstacles(only(&report)), [(expected, 1)], "{name}");
         assert_eq!(only(&report).outcome, Outcome::Blocked, "{name}");
     }
     let mut single = node("gpu-0");
     single.labels.insert("nvidia.com/mig.strategy".to_owned(), "single".to_owned());
     let snapshot = ClusterSnapshot::new([single], [pod("a", 60, &[("1g.10gb", 1)])]);
-    let report = propose(&snapshot, &[observed("gpu-0", vec![device(0, &[])])], NOW);
+    let report = propose(&snapshot, &[observed("gpu-0", vec![device(0, &[])])], NOW).report;
     assert_eq!(obstacles(only(&report)), [(Obstacle::NotOffered, 1)]);
     let report = proposals(vec![vec![gpu()]], vec![pod("a", 60, &[("1g.10gb", 1)])]);
     assert_eq!(only(&report).message, "no agent reports a GPU in MIG mode");
@@ -244,7 +280,7 @@ fn only_instances_that_the_node_offers_for_the_profile_are_available() {
         let mut node = node("gpu-0");
         node.allocatable = node.allocatable.with(name, 1);
         let snapshot = ClusterSnapshot::new([node], [pod("a", 60, &[("1g.10gb", 1)])]);
-        let report = propose(&snapshot, &[seen], NOW);
+        let report = propose(&snapshot, &[seen], NOW).report;
         let proposal = only(&report);
         assert_eq!(proposal.outcome, expected, "{proposal:#?}");
         let is_placeable = proposal.message.contains("the scheduler can place the pod");
@@ -358,6 +394,39 @@ fn requests() -> impl Strategy<Value = Vec<(usize, u64, i64)>> {
     prop::collection::vec((0..7_usize, 1..3_u64, 0..1_200_i64), 0..20)
 }
 
+/// The instances after the changes are those of the report, and the instances in use are unchanged.
+fn check_changes(plan: &DemandPlan, nodes: &[Vec<Vec<(Known, bool)>>]) {
+    let changed: BTreeSet<&str> =
+        plan.report.devices.iter().map(|device| device.node.as_str()).collect();
+    let with_change: Vec<&str> = plan.changes.iter().map(|change| change.node.as_str()).collect();
+    assert_eq!(with_change, changed.into_iter().collect::<Vec<_>>());
+    for change in &plan.changes {
+        assert!(!change.pods.is_empty() && change.message.contains(&change.pods[0]));
+        let number: usize = change.node.strip_prefix("gpu-").unwrap().parse().unwrap();
+        for (at, arrangement) in (0..).zip(&nodes[number]) {
+            let before = device(at, arrangement);
+            let after = change.inventory.devices.iter().find(|after| after.pci == before.pci);
+            let (Mig::Capable(before), Mig::Capable(after)) = (&before.mig, &after.unwrap().mig)
+            else {
+                panic!("an H100")
+            };
+            for (instance, (_, is_used)) in before.gpu_instances.iter().zip(arrangement) {
+                assert!(!is_used || after.gpu_instances.contains(instance));
+            }
+            let mut profiles: BTreeMap<String, usize> = BTreeMap::new();
+            for instance in &after.gpu_instances {
+                assert_eq!(instance.compute_instances.len(), 1);
+                let name = after.catalog.by_id(instance.profile_id).unwrap().name.to_string();
+                *profiles.entry(name).or_default() += 1;
+            }
+            let name = format!("GPU {at}");
+            let mut reported = plan.report.devices.iter();
+            let reported = reported.find(|one| one.node == change.node && one.device_name == name);
+            assert!(reported.is_none_or(|reported| reported.after == profiles));
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
@@ -377,7 +446,9 @@ proptest! {
         let devices = |arrangements: &Vec<Vec<(Known, bool)>>| {
             (0..).zip(arrangements).map(|(number, one)| device(number, one)).collect()
         };
-        let report = proposals(nodes.iter().map(devices).collect(), pods.clone());
+        let plan = plan(nodes.iter().map(devices).collect(), pods.clone());
+        check_changes(&plan, &nodes);
+        let report = plan.report;
         prop_assert_eq!(report.items.len() + report.recent_pods, pods.len());
         let mut taken: Vec<(&str, &str, Placement)> = Vec::new();
         for proposal in &report.items {

@@ -1,9 +1,11 @@
 //! Conversion of objects of the API server to policies.
 
+use std::collections::BTreeSet;
+
 use kube::ResourceExt;
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind};
 use octavo_policy::crd::{GROUP, KIND, PLURAL, VERSION};
-use octavo_policy::record::{FINALIZER, ROLLBACK_ANNOTATION};
+use octavo_policy::record::{APPROVAL_ANNOTATION, FINALIZER, ROLLBACK_ANNOTATION};
 use octavo_policy::{Policy, PolicyStatus};
 use serde_json::Value;
 
@@ -25,6 +27,7 @@ pub(super) fn policy(object: &DynamicObject) -> Policy {
         is_deleting: metadata.deletion_timestamp.is_some(),
         has_finalizer: object.finalizers().iter().any(|one| one == FINALIZER),
         rollback_to: object.annotations().get(ROLLBACK_ANNOTATION).cloned(),
+        approved: approved(object.annotations().get(APPROVAL_ANNOTATION)),
         spec: serde_json::from_value(field("spec")).map_err(|error| error.to_string()),
         // Only the controller writes the status. An unreadable one is that of another version, and is replaced.
         status: serde_json::from_value::<Option<PolicyStatus>>(field("status"))
@@ -32,6 +35,12 @@ pub(super) fn policy(object: &DynamicObject) -> Policy {
             .flatten()
             .unwrap_or_default(),
     }
+}
+
+/// The identifiers in the annotation.
+fn approved(annotation: Option<&String>) -> BTreeSet<String> {
+    let each = annotation.into_iter().flat_map(|text| text.split(','));
+    each.map(|id| id.trim().to_owned()).filter(|id| !id.is_empty()).collect()
 }
 
 #[cfg(test)]
@@ -47,7 +56,7 @@ mod tests {
                 "apiVersion": "octavo.dev/v1alpha1", "kind": KIND,
                 "metadata": {
                     "name": "a", "uid": "u", "resourceVersion": "7", "generation": 3, "finalizers": [FINALIZER],
-                    "annotations": {ROLLBACK_ANNOTATION: "r"}, "creationTimestamp": "2026-01-01T00:00:00Z",
+                    "annotations": {ROLLBACK_ANNOTATION: "r", APPROVAL_ANNOTATION: "b, a,"}, "creationTimestamp": "2026-01-01T00:00:00Z",
                 },
                 "spec": spec, "status": {"rollout": 2},
             }))
@@ -57,6 +66,7 @@ mod tests {
         let known = read(json!({"nodeSelector": {"matchLabels": {"a": "b"}}, "layout": "serving"}));
         assert_eq!(known.spec.as_ref().unwrap().layout.as_deref(), Some("serving"));
         assert_eq!((known.generation, known.status.rollout, known.has_finalizer), (3, 2, true));
+        assert!(known.approved.iter().eq(["a", "b"]));
         assert_eq!((known.rollback_to.as_deref(), known.is_deleting), (Some("r"), false));
         let invalid = read(json!({"nodeSelector": {}, "rollout": {"maxUnavailable": "all"}}));
         assert!(invalid.spec.unwrap_err().contains("neither a number of nodes nor a percentage"));

@@ -2,8 +2,8 @@
 
 use kube::api::{DynamicObject, Patch, PatchParams, ValidationDirective};
 use kube::{Api, Client, ResourceExt};
-use octavo_policy::Policy;
-use octavo_policy::record::ROLLBACK_ANNOTATION;
+use octavo_policy::record::{APPROVAL_ANNOTATION, ROLLBACK_ANNOTATION};
+use octavo_policy::{InstanceChange, Policy, approval};
 use serde_json::{Value, json};
 use thiserror::Error;
 
@@ -95,6 +95,17 @@ impl PolicyWriter {
         revision: &str,
     ) -> Result<(), PolicyWriteError> {
         let annotations = json!({ROLLBACK_ANNOTATION: revision});
+        let metadata = json!({"resourceVersion": policy.version, "annotations": annotations});
+        self.merge(&policy.name, json!({"metadata": metadata})).await
+    }
+
+    /// Approves changes of instances that this version of a policy proposes.
+    pub async fn approve(
+        &self,
+        policy: &Policy,
+        changes: &[&InstanceChange],
+    ) -> Result<(), PolicyWriteError> {
+        let annotations = json!({APPROVAL_ANNOTATION: approval(policy, changes)});
         let metadata = json!({"resourceVersion": policy.version, "annotations": annotations});
         self.merge(&policy.name, json!({"metadata": metadata})).await
     }

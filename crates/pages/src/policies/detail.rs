@@ -6,12 +6,12 @@ use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::Response;
 use octavo_access::visibility::ReaderVisibility;
 use octavo_model::reported::Reported;
-use octavo_model::text::{first_names, shell_word};
+use octavo_model::text::{first_names, join, shell_word};
 use octavo_model::tone::Tone;
 use octavo_policy::document::PolicyDetail;
 use octavo_policy::{
-    Condition, Content, MemberState, PlannedNode, Policy, PolicyMember, PolicyPlan, PolicySpec,
-    Revision, StopAction, Window,
+    Condition, Content, DemandMode, InstanceChange, MemberState, PlannedNode, Policy, PolicyMember,
+    PolicyPlan, PolicySpec, Revision, StopAction, Window,
 };
 use octavo_store::clock::Moment;
 use octavo_store::fleet::Fleet;
@@ -44,6 +44,8 @@ struct PolicyPage {
     /// Reason why the policy is refused, stopped or in conflict.
     obstacle: Option<String>,
     waits_for: Vec<TextPart>,
+    /// Changes of instances for pending pods.
+    changes: Vec<ChangeRow>,
     bar: Bar,
     legend: Vec<LegendEntry>,
     words: String,
@@ -70,6 +72,16 @@ struct NodeRow {
     layout: Option<String>,
     in_use: Option<u32>,
     message: Vec<TextPart>,
+}
+
+/// Change of instances for pending pods.
+#[derive(Debug)]
+struct ChangeRow {
+    state: &'static str,
+    node: String,
+    since: String,
+    pods: String,
+    message: String,
 }
 
 /// Nodes that are changed together.
@@ -152,6 +164,7 @@ fn page(frame: Frame, detail: &PolicyDetail, plan: &PolicyPlan, origin: String) 
         notice: detail.notice.as_deref().map(printable),
         obstacle: obstacle(detail).as_deref().map(printable),
         waits_for: text_parts(&printable(status.waits_for.as_deref().unwrap_or_default())),
+        changes: status.changes.iter().map(ChangeRow::of).collect(),
         bar: Bar::from_legend(&legend, 12),
         legend,
         words: words(status.nodes),
@@ -194,8 +207,15 @@ fn commands(detail: &PolicyDetail) -> Vec<(&'static str, &'static str, String)> 
     } else {
         ("pause", "Pause the roll-out", format!("octavo policy pause {name}"))
     };
+    let approve =
+        ("approve", "Approve the proposed instances", format!("octavo policy approve {name}"));
+    let waits = detail
+        .spec
+        .as_ref()
+        .is_some_and(|spec| spec.demand.is_some_and(|demand| demand.mode == DemandMode::Propose));
     let back = "Return the nodes to the previous revision";
-    vec![pace, ("rollback", back, format!("octavo policy rollback {name}"))]
+    let back = ("rollback", back, format!("octavo policy rollback {name}"));
+    waits.then_some(approve).into_iter().chain([pace, back]).collect()
 }
 
 /// Reason why the policy is refused, stopped or in conflict.
@@ -216,6 +236,7 @@ fn facts(detail: &PolicyDetail) -> Vec<(&'static str, String)> {
     let status = &detail.status;
     let all = [
         ("Layout", with(|spec| spec.layout.clone())),
+        ("Demand", with(|spec| spec.demand.map(|demand| demand.text()))),
         ("Revision", Some(status.revision.clone()).filter(|revision| !revision.is_empty())),
         ("Node labels", with(|spec| Content::of(spec).labels_text())),
         ("Taints", with(|spec| Content::of(spec).taints_text())),
@@ -278,6 +299,18 @@ fn member_badge(state: &Reported<MemberState>) -> StateBadge {
         Some(_) => tone_icon(tone),
     };
     StateBadge { tone: tone_class(tone), icon, word: printable(&state.to_string()) }
+}
+
+impl ChangeRow {
+    fn of(change: &InstanceChange) -> Self {
+        Self {
+            state: change.state(),
+            node: printable(&change.node),
+            since: format_time(change.since),
+            pods: printable(&join(&change.pods, ", ")),
+            message: printable(&change.message),
+        }
+    }
 }
 
 impl WaveRow {

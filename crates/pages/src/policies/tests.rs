@@ -54,6 +54,7 @@ fn policy() -> Policy {
         is_deleting: false,
         has_finalizer: true,
         rollback_to: None,
+        approved: std::collections::BTreeSet::new(),
         spec: Ok(spec),
         status: serde_json::from_value::<PolicyStatus>(status).unwrap(),
     }

@@ -280,7 +280,7 @@ impl Controller {
     pub(super) fn work(&mut self, cluster: &mut Cluster, most: u32) -> u32 {
         let policies: Vec<Policy> = self.policies.values().cloned().collect();
         let world = world(&policies, self.nodes.values(), cluster.now);
-        let steps = next(&World { proposals: cluster.proposals.clone(), ..world }).steps;
+        let steps = next(&World { proposals: Some(cluster.proposals.clone()), ..world }).steps;
         let mut writes = 0;
         for step in steps {
             if writes >= most {
@@ -362,13 +362,7 @@ pub(super) fn world<'a>(
     now: Timestamp,
 ) -> World<'a> {
     let nodes = nodes.into_iter().map(|node| (node.name.as_str(), PolicyNode::new(node, Some(0))));
-    World {
-        policies,
-        nodes: nodes.collect(),
-        infeasible: BTreeMap::new(),
-        proposals: BTreeMap::new(),
-        now,
-    }
+    World { policies, nodes: nodes.collect(), infeasible: BTreeMap::new(), proposals: None, now }
 }
 
 /// A spec for the nodes of the pool.

@@ -8,7 +8,10 @@ use serde_json::{Value, json};
 use super::cluster::{Cluster, Controller, Fate};
 use crate::record::LAYOUT_LABEL;
 use crate::validation::problems;
-use crate::{NodeProposal, PolicySpec, PolicyState, PolicyStatus};
+use crate::{
+    ApprovalError, NodeProposal, PolicySpec, PolicyState, PolicyStatus, approvable, approval,
+    change_events,
+};
 
 const NODE: &str = "node-00";
 
@@ -96,6 +99,49 @@ fn m21_proposal_waits_for_its_approval_and_an_approval_counts_once() {
         run(&mut cluster, 10);
         assert_eq!(layout(&cluster, NODE), Some(demand_layout(expected)));
     }
+}
+
+#[test]
+fn m21_approval_names_the_proposals_that_are_left() {
+    let mut cluster = pool(3, "Propose", json!({}));
+    let nothing: [String; 0] = [];
+    assert_eq!(approvable(&cluster.policies["a"], &nothing), Err(ApprovalError::Nothing));
+    cluster.proposals.insert(NODE.to_owned(), proposal("3g", "a"));
+    cluster.proposals.insert("node-01".to_owned(), proposal("2g", "b"));
+    run(&mut cluster, 1);
+    let policy = &cluster.policies["a"];
+    let all = approvable(policy, &nothing).unwrap();
+    assert_eq!(all.len(), 2);
+    let one = approvable(policy, &["node-01".to_owned()]).unwrap();
+    let mut approved = policy.clone();
+    approved.approved = ["gone".to_owned(), all[0].id.clone()].into();
+    assert_eq!(approval(&approved, &one), format!("{},{}", all[0].id, all[1].id));
+    let unknown = approvable(policy, &["node-02".to_owned()]);
+    assert_eq!(unknown, Err(ApprovalError::NotProposed("node-02".to_owned())));
+    cluster.apply("a", demand("Act", json!({})));
+    let refused = approvable(&cluster.policies["a"], &nothing).unwrap_err();
+    assert_eq!(refused.to_string(), "its spec.demand.mode is Act; only Propose needs approvals");
+}
+
+#[test]
+fn m21_every_change_has_events() {
+    let mut cluster = pool(2, "Propose", json!({}));
+    cluster.proposals.insert(NODE.to_owned(), proposal("3g", "train"));
+    let mut reasons = Vec::new();
+    for minute in 0..8 {
+        let before = cluster.policies["a"].clone();
+        if let Some(change) = before.status.changes.first() {
+            cluster.edit("a", |policy| policy.approved = [change.id.clone()].into());
+        }
+        if minute == 4 {
+            cluster.proposals.clear();
+        }
+        run(&mut cluster, 1);
+        let events = change_events(&before, &cluster.policies["a"].status);
+        assert!(events.iter().all(|event| event.message.contains(NODE)), "{events:?}");
+        reasons.extend(events.into_iter().map(|event| event.reason));
+    }
+    assert_eq!(reasons, ["InstancesProposed", "InstancesChanging", "InstancesChanged"]);
 }
 
 #[test]

@@ -102,6 +102,7 @@ impl PolicyView {
                 is_deleting: false,
                 has_finalizer: true,
                 rollback_to: None,
+                approved: BTreeSet::new(),
                 spec: Ok(manifest.spec),
                 status: PolicyStatus::default(),
             },

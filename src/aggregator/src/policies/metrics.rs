@@ -91,6 +91,7 @@ mod tests {
             is_deleting: false,
             has_finalizer: true,
             rollback_to: None,
+            approved: std::collections::BTreeSet::new(),
             spec: Err(String::new()),
             status: PolicyStatus { state, ..PolicyStatus::default() },
         };

@@ -13,7 +13,7 @@ use super::problem::{ApiError, ProblemKind};
 /// Proposed MIG instances for the pending pods of the cluster
 ///
 /// Each pod has the idle instances to create or replace on the best node, the next two nodes, and the number of nodes by obstacle. Instances in
-/// use are never destroyed. The proposals are not applied.
+/// use are never destroyed. Policies with demand apply them; this path does not.
 #[utoipa::path(
     get,
     path = "/api/v1/demand",
@@ -30,13 +30,13 @@ pub(super) async fn demand(
     pairs: QueryPairs,
 ) -> Result<Json<DemandReport>, ApiError> {
     pairs.expect_empty()?;
-    let report = api.view.demand().await;
-    let report = report.map_err(|error| {
+    let proposals = api.view.demand().await;
+    let proposals = proposals.map_err(|error| {
         let kind = match error {
             DemandError::NoCluster | DemandError::NotRead => ProblemKind::NoCluster,
             DemandError::Internal => ProblemKind::Internal,
         };
         ApiError::new(kind, error.to_string())
     })?;
-    Ok(Json(DemandReport::clone(&report)))
+    Ok(Json(proposals.report.clone()))
 }

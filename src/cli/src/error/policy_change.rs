@@ -2,7 +2,7 @@
 
 use octavo_kube::client::ConnectError;
 use octavo_kube::policies::PolicyWriteError;
-use octavo_policy::RollbackError;
+use octavo_policy::{ApprovalError, RollbackError};
 use thiserror::Error;
 
 /// Reason why a policy was not changed.
@@ -25,6 +25,14 @@ pub(crate) enum PolicyChangeError {
         /// The cause.
         source: RollbackError,
     },
+    /// Proposed instances cannot be approved.
+    #[error("cannot approve instances of policy {policy}")]
+    Approve {
+        /// The policy.
+        policy: String,
+        /// The cause.
+        source: ApprovalError,
+    },
 }
 
 impl PolicyChangeError {
@@ -37,6 +45,8 @@ impl PolicyChangeError {
                 "it is carried out once: apply the manifest of that revision, or remove the \
                  annotation and repeat the command"
             }
+            Self::Approve { source: ApprovalError::OtherMode(_), .. } => return None,
+            Self::Approve { .. } => "`octavo policy status` lists the proposed instances",
             Self::Rollback { .. } => "`octavo policy history` lists the revisions",
             Self::Write(error) => match error.as_ref() {
                 PolicyWriteError::NoKind => {

@@ -6,14 +6,16 @@ use octavo_client::{Client, ServerSettings};
 use octavo_kube::client::connect_user;
 use octavo_kube::hardware_profiles::Outcome;
 use octavo_kube::policies::{PolicyWriteError, PolicyWriter};
-use octavo_policy::rollback_target;
+use octavo_policy::{approvable, rollback_target};
 use serde_json::Value;
 
 use super::table;
 use crate::error::PolicyChangeError;
 use crate::output;
 use crate::settings::fleet::{FleetFormat, OutputOptions};
-use crate::settings::policy::{PolicyApplySettings, PolicyTarget, RollbackSettings};
+use crate::settings::policy::{
+    ApproveSettings, PolicyApplySettings, PolicyTarget, RollbackSettings,
+};
 use crate::settings::{Colors, Headers};
 use crate::text::printable;
 use crate::{CliError, Exit, Report};
@@ -99,6 +101,18 @@ pub(super) async fn rollback(settings: &RollbackSettings) -> Result<Report, CliE
     let done = done_report(name, &format!("rolls back to revision {revision}"));
     let notes = "note: the spec is unchanged; apply the earlier manifest to retain this revision\n";
     Ok(Report { notes: notes.to_owned(), ..done })
+}
+
+/// Runs `octavo policy approve`.
+pub(super) async fn approve(settings: &ApproveSettings) -> Result<Report, CliError> {
+    let name = &settings.target.name;
+    let writer = writer(&settings.target.server).await?;
+    let policy = writer.get(name).await.map_err(failure)?;
+    let refused = |source| PolicyChangeError::Approve { policy: name.clone(), source };
+    let changes = approvable(&policy, &settings.nodes).map_err(refused)?;
+    writer.approve(&policy, &changes).await.map_err(failure)?;
+    let lines = changes.iter().map(|change| format!("approved {}\n", printable(&change.text())));
+    Ok(Report { output: lines.collect(), ..Report::default() })
 }
 
 async fn writer(server: &ServerSettings) -> Result<PolicyWriter, CliError> {

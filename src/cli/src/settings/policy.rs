@@ -24,6 +24,9 @@ pub enum PolicyCommand {
     /// Resume a paused roll-out
     #[command(after_long_help = include_str!("../../help/policy.txt"))]
     Resume(PolicyTarget),
+    /// Approve instances that a policy proposes for pending pods
+    #[command(after_long_help = include_str!("../../help/policy.txt"))]
+    Approve(ApproveSettings),
     /// Return the nodes of a policy to an earlier revision
     #[command(after_long_help = include_str!("../../help/policy.txt"))]
     Rollback(RollbackSettings),
@@ -107,6 +110,18 @@ pub struct PolicyTarget {
     /// Cluster.
     #[command(flatten)]
     pub server: ServerSettings,
+}
+
+/// Settings of `octavo policy approve`.
+#[derive(Debug, Clone, Args)]
+pub struct ApproveSettings {
+    /// Policy.
+    #[command(flatten)]
+    pub target: PolicyTarget,
+
+    /// Nodes whose proposed instances to approve [default: all nodes]
+    #[arg(value_name = "NODE")]
+    pub nodes: Vec<String>,
 }
 
 /// Settings of `octavo policy rollback`.

@@ -78,9 +78,11 @@ async fn aggregator_with_policies_changes_layout_and_recorded_labels_and_taints_
     // An agent cannot forge a record.
     let agent = cluster.agent("agent-b").await;
     let record = node(json!({"metadata": {"annotations": {"octavo.dev/policy": "{}"}}}));
-    agent
-        .expect("a record", &record, DeniedByPolicy("not allowed to change these annotations"))
-        .await;
+    let instances = node(json!({"metadata": {"annotations": {"octavo.dev/instances": "{}"}}}));
+    for (what, change) in [("a record", &record), ("instances", &instances)] {
+        let denied = DeniedByPolicy("not allowed to change these annotations");
+        agent.expect(what, change, denied).await;
+    }
     cluster.kubectl(&["delete", "validatingadmissionpolicybinding", "octavo-aggregator-nodes"]);
     aggregator.expect_eventually(&foreign, Allowed).await;
 }
@@ -116,6 +118,11 @@ fn denials() -> Vec<(&'static str, ApiRequest, Verdict)> {
             node(json!({"metadata": {"annotations": drain}})),
             annotations,
         ),
+        (
+            "instances that are not recorded",
+            node(json!({"metadata": {"annotations": {"octavo.dev/instances": "{}"}}})),
+            annotations,
+        ),
         ("a cordon", node(json!({"spec": {"unschedulable": true}})), spec),
         ("finalizers go", node(json!({"metadata": {"finalizers": null}})), owners),
         ("owners go", node(json!({"metadata": {"ownerReferences": null}})), owners),
@@ -146,9 +153,15 @@ fn own_changes() -> Vec<(&'static str, ApiRequest, Verdict)> {
         "metadata": {"annotations": {"octavo.dev/policy": null, "octavo.dev/drain": null}, "labels": {"gpu": null, "octavo.dev/layout": null}},
         "spec": {"taints": [taints[0], taints[1], taints[2]]},
     });
+    let demand = r#"{"layout":"demand-cbf29ce484"}"#;
+    let instances = json!({"octavo.dev/policy": demand, "octavo.dev/instances": ""});
+    let without = json!({"octavo.dev/policy": null, "octavo.dev/instances": null});
+    let annotations = |values: Value| node(json!({"metadata": {"annotations": values}}));
     vec![
         ("the record's", node(set), Allowed),
         ("and its removal", node(unset), Allowed),
+        ("recorded instances", annotations(instances), Allowed),
+        ("and their removal", annotations(without), Allowed),
         ("it is read", ApiRequest::get(NODE), Allowed),
     ]
 }
