@@ -97,9 +97,11 @@ fn plan_node(layouts: &LayoutFileSnapshot, name: &str, node: &Node, now: Moment)
         Err(error @ LayoutLookupError::DoesNotFit { .. }) => {
             NodePlanRow::infeasible(of, stale, &error.to_string())
         }
-        Err(error @ (LayoutLookupError::NoSuchLayout { .. } | LayoutLookupError::Unusable(_))) => {
-            NodePlanRow::unplanned(of, stale, &error.to_string())
-        }
+        Err(
+            error @ (LayoutLookupError::NoSuchLayout { .. }
+            | LayoutLookupError::ExactInstances(_)
+            | LayoutLookupError::Unusable(_)),
+        ) => NodePlanRow::unplanned(of, stale, &error.to_string()),
     }
 }
 

@@ -399,6 +399,10 @@ impl Partitioning {
         name: &str,
         inventory: &Inventory,
     ) -> Result<(ResolvedLayout, Option<String>), ChoiceRejected> {
+        if let Some(targets) = self.choices.exact_targets(inventory) {
+            self.layouts_version = None;
+            return Ok((ResolvedLayout { targets: targets?, ..ResolvedLayout::default() }, None));
+        }
         let current = match self.choices.manual().map(|manual| &manual.source) {
             Some(ChoiceSource::Checkpoint(text)) => {
                 let resolved = ResolvedLayout {

@@ -24,6 +24,7 @@ use octavo_kube::hardware_profiles::WriteError;
 use octavo_kube::validation::ValidationError;
 use octavo_model::inventory::NvmlState;
 use octavo_model::text::first_names;
+use octavo_node::node_object::is_demand_layout;
 use octavo_planner::layout::ExportError;
 use octavo_support_bundle::ContentsError;
 use octavo_toolkit::error::chain;
@@ -283,6 +284,10 @@ impl CliError {
             Self::Client(error) => error.advice(),
             Self::UsageRequest { source, .. } => source.advice(),
             Self::Demo(error) => error.advice(),
+            Self::NoSuchLayout { name, .. } if is_demand_layout(name) => Some(
+                "the annotation octavo.dev/instances of the Node lists the exact instances of this \
+                 layout, and only the agent plans it: see the annotation octavo.dev/status",
+            ),
             Self::NoSuchLayout { .. } => Some(
                 "use one of these, or specify a layout file with -f; without -f, the layouts are \
                  generated for the node",

@@ -1,8 +1,9 @@
 //! Layout lookup by name. A node can use the layouts of the file and layouts generated for its devices, such as
-//! `all-balanced`. A layout in the file hides a generated layout of the same name.
+//! `all-balanced`. A layout in the file hides a generated layout of the same name. Layouts of exact instances are in neither.
 
 use octavo_model::inventory::Inventory;
 use octavo_model::text::first_names;
+use octavo_node::node_object::is_demand_layout;
 use octavo_planner::layout::{Dialect, Layouts, ResolvedLayout, RuleError, generate, resolve};
 use thiserror::Error;
 
@@ -41,6 +42,12 @@ pub enum LayoutLookupError {
         /// The available names.
         known: AvailableLayouts,
     },
+    /// The name is reserved for layouts of exact instances, which no file contains.
+    #[error(
+        "the prefix of the layout name {0:?} is reserved: the annotation octavo.dev/instances of a Node lists the exact \
+         instances of this layout, and only the agent of that node plans it"
+    )]
+    ExactInstances(String),
     /// The layout file is invalid, so the layout may exist in it.
     #[error("{0}")]
     Unusable(String),
@@ -63,8 +70,8 @@ impl LayoutFileSnapshot {
     /// Names of the layouts of the file and of those `generated` for a node.
     fn names_with(&self, generated: &Layouts) -> AvailableLayouts {
         let of = |layouts: &Layouts| -> Vec<String> {
-            let layouts = layouts.layouts.iter();
-            layouts.map(|layout| layout.name.clone()).collect()
+            let names = layouts.layouts.iter().map(|layout| layout.name.clone());
+            names.filter(|name| !is_demand_layout(name)).collect()
         };
         let file = self.layouts.as_deref().map(of).unwrap_or_default();
         let mut made = of(generated);
@@ -79,6 +86,9 @@ impl LayoutFileSnapshot {
         name: &str,
         inventory: &Inventory,
     ) -> Result<ResolvedLayout, LayoutLookupError> {
+        if is_demand_layout(name) {
+            return Err(LayoutLookupError::ExactInstances(name.to_owned()));
+        }
         if let (None, Some(notice)) = (&self.layouts, &self.notice) {
             return Err(LayoutLookupError::Unusable(notice.clone()));
         }
@@ -121,5 +131,20 @@ mod tests {
         assert!(summary.ends_with("made-6, made-7 and 3 more"), "{summary}");
         let none = AvailableLayouts::default().summary();
         assert!(none.starts_with("there are no layouts"), "{none}");
+    }
+
+    #[test]
+    fn layout_of_the_file_with_the_reserved_prefix_is_never_used() {
+        let name = "demand-0123456789";
+        let text = format!(
+            "apiVersion: octavo.dev/v1\nkind: Layouts\nlayouts:\n  {name}: [{{devices: rest, mig: disabled}}]\n  \
+             serving: [{{devices: rest, mig: disabled}}]\n"
+        );
+        let layouts = LayoutFileSnapshot::parse(&text).unwrap();
+        let inventory = Inventory::default();
+        assert!(layouts.resolve("serving", &inventory).is_ok());
+        let error = layouts.resolve(name, &inventory).unwrap_err();
+        assert_eq!(error, LayoutLookupError::ExactInstances(name.to_owned()));
+        assert_eq!(layouts.names(&inventory).file, ["serving"]);
     }
 }

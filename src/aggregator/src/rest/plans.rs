@@ -174,7 +174,7 @@ fn refusal(error: &LayoutLookupError, node: &Node) -> ApiError {
             let detail = format!("{error}; /api/v1/nodes/{}/layouts lists all layouts", node.name);
             ApiError::new(ProblemKind::UnknownLayout, detail).with_parameter("layout")
         }
-        LayoutLookupError::Unusable(_) => {
+        LayoutLookupError::ExactInstances(_) | LayoutLookupError::Unusable(_) => {
             ApiError::new(ProblemKind::UnknownLayout, error.to_string()).with_parameter("layout")
         }
         LayoutLookupError::DoesNotFit { .. } => {

@@ -1,6 +1,7 @@
 //! The shipped agent on a simulated machine, with a Node of a real API server.
 
 mod drain;
+mod exact_instances;
 pub(crate) mod faults;
 mod naming;
 pub(crate) mod operands;
