@@ -142,7 +142,8 @@ mod tests {
         );
         let layouts = LayoutFileSnapshot::parse(&text).unwrap();
         let inventory = Inventory::default();
-        assert!(layouts.resolve("serving", &inventory).is_ok());
+        let without_devices = layouts.resolve("serving", &inventory);
+        assert!(matches!(without_devices, Err(LayoutLookupError::DoesNotFit { .. })));
         let error = layouts.resolve(name, &inventory).unwrap_err();
         assert_eq!(error, LayoutLookupError::ExactInstances(name.to_owned()));
         assert_eq!(layouts.names(&inventory).file, ["serving"]);
