@@ -174,13 +174,19 @@ fn i3_exact_instances_remain_after_the_agent_is_killed() {
     agent.kill();
     let (before, status) = (site.instances(), site.rig.status());
     let mut agent = site.start();
-    agent.expect_all_logs(&["layout resolved", "the Node is up to date"]);
+    agent.expect_log("layout resolved");
+    // Two further states show that the rounds of this agent ended.
+    let changed = site.text(&[(HALF, 0)]);
+    site.annotate(Some(&changed));
+    site.await_status(&layout, "failed", "does not belong to layout");
+    site.annotate(Some(&text));
+    site.await_status(&layout, "applied", "");
     let log = agent.kill().join("\n");
     assert!(!log.contains("applying the layout"), "{log}");
     assert_eq!((site.instances(), site.rig.status()), (before.clone(), status));
 
     // The annotation changes while no agent runs, so that the next one knows no previous layout.
-    site.annotate(Some(&site.text(&[(HALF, 0)])));
+    site.annotate(Some(&changed));
     let _agent = site.start();
     site.await_status(&layout, "failed", "does not belong to layout");
     assert_eq!(site.instances(), before);
