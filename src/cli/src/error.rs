@@ -284,14 +284,7 @@ impl CliError {
             Self::Client(error) => error.advice(),
             Self::UsageRequest { source, .. } => source.advice(),
             Self::Demo(error) => error.advice(),
-            Self::NoSuchLayout { name, .. } if is_demand_layout(name) => Some(
-                "the annotation octavo.dev/instances of the Node lists the exact instances of this \
-                 layout, and only the agent plans it: see the annotation octavo.dev/status",
-            ),
-            Self::NoSuchLayout { .. } => Some(
-                "use one of these, or specify a layout file with -f; without -f, the layouts are \
-                 generated for the node",
-            ),
+            Self::NoSuchLayout { name, .. } => Some(advice_of_unknown_layout(name)),
             Self::Dialect(_) => Some("use the other format with --dialect"),
             Self::State(StoreError::Locked { by, .. }) => Some(locked(by.as_ref())),
             Self::DriverTimeout(call) => Some(NvmlState::remedy_of_stall(call)),
@@ -355,6 +348,14 @@ fn locked(by: Option<&LockHolder>) -> &'static str {
 /// Advice if no cluster can be reached to create a profile.
 const NO_CLUSTER_FOR_PROFILE: &str =
     "specify your kubeconfig with --kubeconfig, or preview the profile with --dry-run";
+
+fn advice_of_unknown_layout(name: &str) -> &'static str {
+    if is_demand_layout(name) {
+        return "the annotation octavo.dev/instances of the Node lists the exact instances of this layout, and only the \
+                agent plans it: see the annotation octavo.dev/status";
+    }
+    "use one of these, or specify a layout file with -f; without -f, the layouts are generated for the node"
+}
 
 /// Formats the nearest few of many names.
 fn known_names(known: &[String]) -> String {
