@@ -1,6 +1,7 @@
 //! Life cycle in a real cluster with our images and chart, following the documentation: installation, layouts,
 //! draining, upgrade, downgrade and removal without leftovers.
 
+mod demand;
 mod documents;
 mod drain;
 mod service;

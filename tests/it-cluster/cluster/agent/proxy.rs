@@ -92,6 +92,7 @@ impl Proxy {
     /// Forwards this many writes. Later ones get no response, so the program can be killed exactly there.
     pub(crate) fn allow_writes(&self, count: u32) {
         *self.shared.writes.lock().unwrap() = Some(count);
+        self.shared.is_out_of_writes.store(false, Ordering::Relaxed);
     }
 
     /// Returns whether a write was not forwarded.

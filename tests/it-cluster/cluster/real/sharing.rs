@@ -9,7 +9,7 @@ use super::super::nodes::{Nodes, root};
 use super::site::{A100, NAMESPACE, Site, VERSION, values};
 
 const GPU: &str = "nvidia.com/gpu";
-const SHELL: &str = "test.invalid/shared:1";
+pub(super) const SHELL: &str = "test.invalid/shared:1";
 const LAYOUTS: &str = "
 apiVersion: octavo.dev/v1
 kind: Layouts
@@ -33,7 +33,7 @@ fn sharing() -> Value {
     values
 }
 
-const INSTALL: &str = "
+pub(super) const INSTALL: &str = "
 kubectl create namespace octavo-system
 kubectl label namespace octavo-system pod-security.kubernetes.io/enforce=privileged
 helm install octavo deploy/chart/octavo --namespace octavo-system --wait

@@ -63,7 +63,8 @@ pub(super) fn values_with_layouts(version: &str) -> Value {
 pub(super) struct Site {
     nodes: &'static Nodes,
     pub(super) machine: Machine,
-    _other: Machine,
+    /// The machine of node-2.
+    pub(super) other: Machine,
     pub(super) reader: Reader,
     /// The nodes before the installation.
     before: [String; 2],
@@ -104,7 +105,7 @@ impl Site {
         Self {
             nodes,
             machine: first,
-            _other: other,
+            other,
             reader,
             before: [A100, H100].map(|node| looks(api, node)),
         }

@@ -1,0 +1,100 @@
+//! Pending pods of three profiles get their instances through a policy: real scheduler and kubelet, no manual step.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use super::super::nodes::{Nodes, root};
+use super::sharing::{INSTALL, SHELL};
+use super::site::{H100, Site, VERSION, figure, values};
+
+/// Values of an administrator who lets a policy change instances.
+fn demand() -> Value {
+    let mut values = values(VERSION);
+    values["tier"] = json!("applier");
+    values["aggregator"] = json!({"followCluster": true, "policies": {"enabled": true}});
+    let agent = values["agent"].as_object_mut().unwrap();
+    agent.insert("sharing".to_owned(), json!({"mode": "embedded"}));
+    agent.insert("usage".to_owned(), json!({"interval": "1s", "hostPID": true}));
+    values
+}
+
+/// A pod with an instance that prints its UUID and keeps running.
+fn pod(namespace: &str, name: &str, profile: &str) -> Value {
+    let resource = format!("nvidia.com/mig-{profile}");
+    json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": namespace},
+        "spec": {
+            "terminationGracePeriodSeconds": 0,
+            "containers": [{
+                "name": "main", "image": SHELL, "imagePullPolicy": "Never",
+                "args": ["-c", "echo $NVIDIA_VISIBLE_DEVICES; exec sleep 100000"],
+                "resources": {"limits": {resource: "1"}},
+            }],
+        },
+    })
+}
+
+#[tokio::test]
+async fn m21_pending_pods_of_three_profiles_run_on_instances_that_a_policy_creates() {
+    let _alone = Nodes::alone().await;
+    let site = Site::new();
+    let api = site.api();
+    site.reader.set_values(&demand());
+    site.reader.run_commands(INSTALL, H100);
+    let tools = ["/bin/sh", "/bin/sleep"].map(|path| (Path::new(path), path));
+    site.image(H100, SHELL, root(&tools).path(), &["/bin/sh"]);
+    let policy = json!({
+        "apiVersion": "octavo.dev/v1alpha1", "kind": "AcceleratorPolicy", "metadata": {"name": "demand"},
+        "spec": {
+            "nodeSelector": {"matchLabels": {"kubernetes.io/hostname": H100}},
+            "demand": {"mode": "Act", "hold": "1s"},
+        },
+    });
+    api.apply(&policy.to_string());
+
+    let namespace = api.namespace();
+    api.await_account(&namespace);
+    let run = |name: &str, profile: &str| {
+        api.create(&pod(&namespace, name, profile));
+    };
+    let await_pods = || {
+        let all =
+            ["wait", "pod", "--all", "--for=condition=Ready", "--timeout=180s", "-n", &namespace];
+        let waited = api.try_kubectl(&all);
+        let described = || {
+            let pods = api.kubectl(&["describe", "pods", "-n", &namespace]);
+            pods + &api.kubectl(&["get", "acceleratorpolicies", "-o", "yaml"])
+        };
+        assert!(waited.status.success(), "{}", described());
+    };
+    for (name, profile) in [("small", "1g.10gb"), ("medium", "2g.20gb"), ("large", "3g.40gb")] {
+        run(name, profile);
+    }
+    await_pods();
+    // The idle instance of the large pod makes room for another profile, beside the others.
+    let uuid = |name: &str| api.kubectl(&["logs", name, "-n", &namespace]).trim().to_owned();
+    let in_use = ["small", "medium"].map(uuid);
+    api.kubectl(&["delete", "pod", "large", "-n", &namespace]);
+    run("second", "2g.20gb");
+    await_pods();
+    let world = site.other.world();
+    let instances = world.gpus[0].mig.iter().flat_map(|mig| &mig.instances);
+    let existing: Vec<&str> =
+        instances.flat_map(|one| &one.compute).map(|one| one.uuid.as_str()).collect();
+    for uuid in in_use.iter().chain([&uuid("second")]) {
+        assert!(existing.contains(&uuid.as_str()), "{uuid}: {existing:?}");
+    }
+
+    let selector = "--field-selector=involvedObject.name=demand";
+    let events = || api.kubectl(&["get", "events", selector, "-o=jsonpath={.items[*].message}"]);
+    site.until("events", || {
+        let events = events();
+        events.contains(&format!("{namespace}/second: create")) && events.contains("destroy idle")
+    });
+    figure(&events());
+    api.kubectl(&["delete", "namespace", &namespace, "--timeout=120s"]);
+    api.kubectl(&["delete", "acceleratorpolicy", "demand", "--timeout=120s"]);
+    site.reader.run_block("operations/upgrade.md", "uninstall", H100);
+    site.is_restored();
+}
