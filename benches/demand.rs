@@ -89,7 +89,7 @@ fn recorded_trace() {
     println!(
         "Trace `examples/traces/openb.csv`, acceptance in % and operations per accepted request:\n"
     );
-    let jobs = parse_trace(include_str!("../examples/traces/openb.csv")).unwrap();
+    let jobs = parse_trace(include_str!("../examples/traces/openb.csv")).unwrap().jobs;
     println!("| strategy | 12 GPUs | 24 GPUs | 48 GPUs |\n|---|---|---|---|");
     let all: Vec<Comparison> = [12, 24, 48]
         .iter()

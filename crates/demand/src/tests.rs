@@ -4,6 +4,7 @@ mod allocation;
 mod geometry;
 mod proposal;
 mod simulation;
+mod trace_file;
 
 use octavo_model::examples::h100;
 

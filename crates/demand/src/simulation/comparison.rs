@@ -7,9 +7,25 @@ use octavo_model::profile::ProfileName;
 use serde::Serialize;
 
 use super::run::{Discipline, Options, Outcome, pool_acceptance, run};
+use super::series::TimeSeries;
 use super::strategy::Strategy;
 use super::trace::Job;
 use crate::fleet::Fleet;
+
+/// Comparison of strategies on a fleet, as a document.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TraceReport {
+    /// Mix or file.
+    pub trace: String,
+    /// Number of GPUs that support a requested profile.
+    pub gpus: usize,
+    /// Number of their slices.
+    pub slices: u32,
+    /// Figures of the strategies.
+    #[serde(flatten)]
+    pub comparison: Comparison,
+}
 
 /// Figures of several strategies for the same traces.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -22,6 +38,13 @@ pub struct Comparison {
     pub pool_acceptance: Option<MeanAndDeviation>,
     /// Figures of each strategy.
     pub strategies: Vec<StrategyResult>,
+}
+
+impl Comparison {
+    /// Highest acceptance of a strategy.
+    pub fn best_acceptance(&self) -> f64 {
+        self.strategies.iter().map(|one| one.acceptance.mean).fold(0.0, f64::max)
+    }
 }
 
 /// Figures of one strategy.
@@ -42,6 +65,9 @@ pub struct StrategyResult {
     pub wait: WaitingTime,
     /// Waiting time by profile.
     pub wait_by_profile: BTreeMap<ProfileName, WaitingTime>,
+    /// Slices of the fleet over the time of the first trace.
+    #[serde(skip)]
+    pub series: TimeSeries,
 }
 
 /// Mean and standard deviation over the traces.
@@ -86,6 +112,11 @@ pub fn compare(
 }
 
 impl StrategyResult {
+    /// Returns whether the acceptance differs from the best one by at most the standard deviation.
+    pub fn is_best(&self, best: f64) -> bool {
+        self.acceptance.mean + self.acceptance.standard_deviation >= best
+    }
+
     fn new(strategy: Strategy, outcomes: &[Outcome]) -> Self {
         let spread =
             |figure: fn(&Outcome) -> f64| MeanAndDeviation::new(outcomes.iter().map(figure));
@@ -104,6 +135,7 @@ impl StrategyResult {
                 .into_iter()
                 .map(|(profile, times)| (profile, WaitingTime::new(times)))
                 .collect(),
+            series: outcomes.first().map(|first| first.series.clone()).unwrap_or_default(),
         }
     }
 }

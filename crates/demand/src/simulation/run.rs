@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use octavo_model::profile::ProfileName;
 
+use super::series::{Sample, Sampler, TimeSeries};
 use super::strategy::Strategy;
 use super::trace::Job;
 use crate::choice::{self, Fragmentation};
@@ -51,6 +52,8 @@ pub struct Outcome {
     pub fragmented: f64,
     /// Slice-seconds of the fleet until the last arrival, or until no request waits.
     pub total: f64,
+    /// Slices of the fleet over the simulated time.
+    pub series: TimeSeries,
 }
 
 impl Outcome {
@@ -98,6 +101,7 @@ struct Simulation<'a> {
     now: Duration,
     slices: u32,
     used: u32,
+    sampler: Sampler,
     outcome: Outcome,
 }
 
@@ -113,6 +117,7 @@ pub fn run(fleet: Fleet, jobs: &[Job], options: Options) -> Outcome {
         waiting: Vec::new(),
         now: Duration::ZERO,
         used: 0,
+        sampler: Sampler::new(jobs.last().map_or(Duration::ZERO, |job| job.arrival)),
         outcome: Outcome::default(),
     };
     for (number, job) in jobs.iter().enumerate() {
@@ -127,7 +132,9 @@ pub fn run(fleet: Fleet, jobs: &[Job], options: Options) -> Outcome {
         }
     }
     simulation.finish();
-    simulation.outcome
+    let measured_from = jobs.get(options.warm_up).map_or(Duration::ZERO, |job| job.arrival);
+    let series = simulation.sampler.finish(measured_from, simulation.now);
+    Outcome { series, ..simulation.outcome }
 }
 
 impl Simulation<'_> {
@@ -194,6 +201,13 @@ impl Simulation<'_> {
 
     /// Lets the time pass.
     fn elapse(&mut self, now: Duration) {
+        if self.sampler.is_due_before(now) {
+            let fragmented = self.fragmentation.of_fleet(&self.fleet);
+            let idle = f64::from(self.slices.saturating_sub(self.used));
+            let free = (idle - fragmented).max(0.0);
+            let sample = Sample { used: f64::from(self.used), fragmented, free };
+            self.sampler.record_until(now, sample);
+        }
         if self.outcome.requests > 0 {
             let seconds = now.saturating_sub(self.now).as_secs_f64();
             self.outcome.used += seconds * f64::from(self.used);

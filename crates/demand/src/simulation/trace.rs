@@ -5,9 +5,7 @@ use std::time::Duration;
 use fastrand::Rng;
 use octavo_model::catalog::{GpuInstanceProfile, ProfileCatalog};
 use octavo_model::profile::ProfileName;
-use serde::Deserialize;
 use strum::{IntoStaticStr, VariantArray};
-use thiserror::Error;
 
 /// A request of a trace.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,10 +49,6 @@ const MEAN_DURATION: f64 = 3_600.0;
 const MAX_PROFILES: usize = 5;
 /// Time after which a drift changes, in seconds.
 const DRIFT_AFTER: f64 = 20.0 * MEAN_DURATION;
-/// Maximum number of requests of a trace file.
-const MAX_JOBS: usize = 1_000_000;
-/// Longest time in a trace file, in seconds: 100 years.
-const MAX_SECONDS: f64 = 3_155_760_000.0;
 
 impl Mix {
     /// Shares at this time, in seconds from the beginning.
@@ -129,71 +123,4 @@ pub fn random_profiles(catalog: &ProfileCatalog) -> Vec<&GpuInstanceProfile> {
 /// Random number of the exponential distribution with mean 1.
 fn exponential(rng: &mut Rng) -> f64 {
     -(1.0 - rng.f64()).ln()
-}
-
-/// Row of a trace file.
-#[derive(Debug, Deserialize)]
-struct Row {
-    arrival: f64,
-    duration: f64,
-    profile: String,
-}
-
-/// Reason why a trace file cannot be read.
-#[derive(Debug, Error)]
-pub enum TraceError {
-    /// It is no CSV with the columns of a trace.
-    #[error("it is not a CSV file with the columns arrival, duration and profile")]
-    Csv(#[from] csv::Error),
-    /// A value is invalid.
-    #[error("line {line}: {reason}")]
-    Value {
-        /// Line in the file, from 1.
-        line: u64,
-        /// Explanation.
-        reason: String,
-    },
-    /// It has no requests.
-    #[error("it has no requests")]
-    Empty,
-    /// It has too many requests.
-    #[error("it has more than {MAX_JOBS} requests")]
-    TooLong,
-}
-
-/// Parses a trace: a CSV file with the columns `arrival` and `duration` in seconds and `profile`. Lines that begin with `#` are comments.
-/// The requests are returned in the order of their arrival.
-pub fn parse_trace(text: &str) -> Result<Vec<Job>, TraceError> {
-    let mut reader = csv::ReaderBuilder::new();
-    let mut reader = reader.comment(Some(b'#')).trim(csv::Trim::All).from_reader(text.as_bytes());
-    let headers = reader.headers()?.clone();
-    let mut jobs = Vec::new();
-    for record in reader.records() {
-        let record = record?;
-        let line = record.position().map_or(0, csv::Position::line);
-        let row: Row = record.deserialize(Some(&headers))?;
-        jobs.push(job(&row).map_err(|reason| TraceError::Value { line, reason })?);
-        if jobs.len() > MAX_JOBS {
-            return Err(TraceError::TooLong);
-        }
-    }
-    if jobs.is_empty() {
-        return Err(TraceError::Empty);
-    }
-    jobs.sort_by_key(|job| job.arrival);
-    Ok(jobs)
-}
-
-fn job(row: &Row) -> Result<Job, String> {
-    let seconds = |name: &str, value: f64| {
-        if (0.0..=MAX_SECONDS).contains(&value) {
-            return Ok(Duration::from_secs_f64(value));
-        }
-        Err(format!("{name} must be a number of seconds from 0 to {MAX_SECONDS}"))
-    };
-    Ok(Job {
-        arrival: seconds("arrival", row.arrival)?,
-        duration: seconds("duration", row.duration)?,
-        profile: row.profile.parse().map_err(|error| format!("profile: {error}"))?,
-    })
 }

@@ -3,12 +3,14 @@
 use std::time::Duration;
 
 use octavo_model::examples::h100;
+use proptest::prelude::*;
 use strum::VariantArray;
 
 use super::five_profiles;
 use crate::fleet::Fleet;
 use crate::simulation::{
-    Discipline, Job, Load, Mix, Options, Strategy, compare, parse_trace, random_profiles, run,
+    Discipline, Job, Load, MAX_SAMPLES, Mix, Options, Sample, Strategy, TimeSeries, compare,
+    parse_trace, random_profiles, run,
 };
 
 fn fleet(count: usize) -> Fleet {
@@ -18,7 +20,7 @@ fn fleet(count: usize) -> Fleet {
 }
 
 fn jobs(text: &str) -> Vec<Job> {
-    parse_trace(&format!("arrival,duration,profile\n{text}")).unwrap()
+    parse_trace(&format!("arrival,duration,profile\n{text}")).unwrap().jobs
 }
 
 fn options(strategy: Strategy, discipline: Discipline) -> Options {
@@ -93,7 +95,7 @@ fn invalid_traces_name_the_line() {
     for (text, expected) in [
         (
             "arrival,duration\n1,2\n",
-            "it is not a CSV file with the columns arrival, duration and profile",
+            "it is not a CSV file with the columns arrival, duration and profile, or with",
         ),
         ("arrival,duration,profile\n", "it has no requests"),
         (
@@ -130,4 +132,73 @@ fn arrivals_and_ends_at_the_same_time_are_counted() {
     assert!((outcome.used - 120.0 * 7.0).abs() < 0.01, "{outcome:?}");
     let lost = run(fleet(1), &jobs, options(Strategy::FirstFit, Discipline::Loss));
     assert_eq!((lost.accepted, lost.operations), (2, 4));
+}
+
+#[test]
+fn samples_show_the_slices_after_each_change() {
+    // A sample each 0.5 s until the last arrival.
+    let jobs = jobs("0,50,7g.80gb\n50,100,4g.40gb\n100,1,1g.10gb\n");
+    let outcome = run(fleet(1), &jobs, options(Strategy::FirstFit, Discipline::Loss));
+    let series = outcome.series;
+    assert_eq!((series.samples.len(), series.end), (MAX_SAMPLES, Duration::from_secs(100)));
+    let sample = |seconds: u64| state_at(&series, Duration::from_secs(seconds));
+    assert_eq!(sample(0), Sample { used: 7.0, fragmented: 0.0, free: 0.0 });
+    assert_eq!(sample(49).used.to_string(), "7");
+    // Beside a 4g, three slices are free, which neither a 4g nor a 7g can use.
+    let expected = Sample { used: 4.0, fragmented: 1.2, free: 1.8 };
+    let later = sample(75);
+    assert_eq!((later.used, later.fragmented), (expected.used, expected.fragmented));
+    assert!((later.free - expected.free).abs() < 1e-9, "{later:?}");
+}
+
+/// The last sample until this time.
+fn state_at(series: &TimeSeries, time: Duration) -> Sample {
+    let times = (0_u32..).map(|number| series.step * number);
+    let until = times.zip(&series.samples).take_while(|(at, _)| *at <= time);
+    *until.last().unwrap().1
+}
+
+#[test]
+fn samples_stay_bounded_while_requests_wait_after_the_last_arrival() {
+    let rows: Vec<String> = (0..400).map(|_| "0,60,7g.80gb".to_owned()).collect();
+    let queue = Discipline::Queue { reserve_after: None };
+    let series = run(fleet(1), &jobs(&rows.join("\n")), options(Strategy::Octavo, queue)).series;
+    assert!((MAX_SAMPLES / 2..=MAX_SAMPLES).contains(&series.samples.len()), "{series:?}");
+    assert_eq!(series.end, Duration::from_secs(399 * 60));
+    let count = u32::try_from(series.samples.len()).unwrap();
+    assert!(series.step * (count - 1) < series.end && series.end <= series.step * count);
+}
+
+#[test]
+fn series_without_passing_time_has_no_samples() {
+    let outcome =
+        run(fleet(1), &jobs("0,60,7g.80gb\n"), options(Strategy::Octavo, Discipline::Loss));
+    assert_eq!((outcome.series.samples, outcome.accepted), (Vec::new(), 1));
+}
+
+proptest! {
+    #[test]
+    fn each_sample_adds_up_to_the_slices_of_the_fleet(
+        rows in proptest::collection::vec((0..5_000_u32, 0..2_000_u32, 0..5_usize), 1..80),
+        gpus in 1..4_usize,
+        strategy in proptest::sample::select(Strategy::VARIANTS),
+        waits: bool,
+    ) {
+        let names = ["1g.10gb", "2g.20gb", "3g.40gb", "4g.40gb", "7g.80gb"];
+        let rows = rows.iter().map(|(arrival, duration, profile)| {
+            format!("{arrival},{duration},{}\n", names[*profile])
+        });
+        let jobs = jobs(&rows.collect::<String>());
+        let queue = Discipline::Queue { reserve_after: Some(Duration::from_mins(5)) };
+        let discipline = if waits { queue } else { Discipline::Loss };
+        let fleet = fleet(gpus);
+        let series = run(fleet.clone(), &jobs, options(strategy, discipline)).series;
+        prop_assert!(series.samples.len() <= MAX_SAMPLES);
+        prop_assert_eq!(series.samples.is_empty(), series.end.is_zero());
+        for sample in series.samples {
+            let error = sample.slices() - f64::from(fleet.slices());
+            prop_assert!(error.abs() < 1e-6, "{:?}", sample);
+            prop_assert!(sample.used >= 0.0 && sample.fragmented >= 0.0 && sample.free > -1e-6);
+        }
+    }
 }
