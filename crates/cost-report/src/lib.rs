@@ -14,3 +14,6 @@ pub use askama::Error as RenderError;
 
 pub use self::monthly::MonthlyReport;
 pub use self::section::{MAX_IDLE_WORKLOADS, MAX_WORKLOADS};
+
+/// Styles of a report: colors of both themes, panels, tables, legends and printing.
+pub const STYLE: &str = include_str!("../templates/report.css");
