@@ -6,6 +6,7 @@ use std::process::{Command, Output, Stdio};
 
 use octavo_files::inventory::parse;
 
+use crate::golden::golden;
 use crate::time_limits::{Finish, output};
 
 const MACHINES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/cli/machines");
@@ -48,6 +49,17 @@ fn stderr(output: &Output) -> &str {
 fn cli_output_matches_golden_files() {
     // Help is wrapped to the width of the terminal.
     trycmd::TestCases::new().env("COLUMNS", "80").case("tests/golden/cli/*.trycmd");
+}
+
+#[test]
+fn simulation_report_matches_golden_file() {
+    let (machine, trace) = (machine("h100x8"), "tests/golden/cli/simulate/queue.csv");
+    let arguments = ["simulate", "--from", &machine, "--gpus", "1", "--trace", trace, "--queue"];
+    let strategies = ["--strategy", "octavo,spread", "-o", "html"];
+    let output = run(&[&arguments[..], &strategies[..]].concat());
+    assert!(output.status.success(), "{}", stderr(&output));
+    let page = stdout(&output).replace(env!("CARGO_PKG_VERSION"), "VERSION");
+    golden("cli/simulate/queue.html", &page);
 }
 
 #[test]

@@ -26,6 +26,7 @@ const PURE: &[&str] = &[
     "generate",
     "policy",
     "cost-report",
+    "simulation-report",
 ];
 
 /// Phrases that must not occur in a pure crate. Modules of `std` must be imported one by one, so that this list detects them.

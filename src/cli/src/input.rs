@@ -20,6 +20,8 @@ use crate::settings::demo::{program_dir, program_path};
 /// Maximum size of an input. Sixteen GPUs with every profile are a quarter of a megabyte; a Node with all its images
 /// is less.
 const MAX_INPUT_BYTES: u64 = 16 << 20;
+/// Maximum size of a trace.
+const MAX_TRACE_BYTES: u64 = 256 << 20;
 
 /// Reads a recorded inventory, or simulates a scenario once to obtain one.
 pub(super) fn inventory(input: &Input) -> Result<Inventory, CliError> {
@@ -67,12 +69,21 @@ pub(super) fn check_library(hardware: &HardwareSettings) -> Result<(), CliError>
 
 /// Reads the text up to the size limit: endless input is rejected and does not exhaust memory.
 pub(super) fn text(input: &Input, what: &'static str) -> Result<String, CliError> {
+    text_within(input, what, MAX_INPUT_BYTES)
+}
+
+/// Reads a trace, which can be usage of many days.
+pub(super) fn trace(input: &Input) -> Result<String, CliError> {
+    text_within(input, "a trace", MAX_TRACE_BYTES)
+}
+
+fn text_within(input: &Input, what: &'static str, most: u64) -> Result<String, CliError> {
     let read = match input {
-        Input::Stdin => files::text_of(io::stdin().lock(), MAX_INPUT_BYTES),
+        Input::Stdin => files::text_of(io::stdin().lock(), most),
         // A user may give a pipe, such as `<(kubectl get node -o json)`.
-        Input::File(path) => File::open(path)
-            .map_err(ReadError::from)
-            .and_then(|file| files::text_of(file, MAX_INPUT_BYTES)),
+        Input::File(path) => {
+            File::open(path).map_err(ReadError::from).and_then(|file| files::text_of(file, most))
+        }
     };
     read.map_err(|error| CliError::Read { what, place: place(input), source: error.into() })
 }

@@ -3,13 +3,15 @@
 use std::collections::BTreeSet;
 
 use octavo_demand::simulation::{
-    Comparison, Discipline, Job, Load, MeanAndDeviation, Mix, StrategyResult, compare, parse_trace,
+    Discipline, Job, Load, Mix, OmittedRows, StrategyResult, TraceReport, compare, parse_trace,
     random_profiles,
 };
 use octavo_demand::{Fleet, Geometry, GeometryError};
-use octavo_model::inventory::{Inventory, MigState};
+use octavo_model::inventory::{Device, Inventory, MigState};
 use octavo_model::profile::ProfileName;
 use octavo_model::text::{count_noun, group_thousands};
+use octavo_simulation_report::text::{count, percent, seconds, share};
+use octavo_simulation_report::{Requests, SimulationReport};
 use octavo_terminal::output::note;
 use serde::Serialize;
 use strum::VariantArray;
@@ -17,35 +19,26 @@ use strum::VariantArray;
 use super::output::render;
 use super::style::Style;
 use super::text::{self, Cell};
-use super::{CliError, Report, input};
+use super::{CliError, Exit, Report, input};
 use crate::settings::simulate::SimulateSettings;
-use crate::settings::{Colors, Input};
+use crate::settings::{Colors, Headers, Input};
 
 const COLUMNS: [&str; 7] =
     ["STRATEGY", "ACCEPTED", "OPERATIONS", "IN USE", "FRAGMENTED", "MEAN WAIT", "P95 WAIT"];
 
 /// Answer of `octavo simulate`.
 #[derive(Debug, Serialize)]
-struct SimulationReport {
+struct SimulationDocument {
     items: Vec<TraceReport>,
 }
 
-/// Comparison of the strategies for one trace.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct TraceReport {
-    /// Mix or file.
-    trace: String,
-    /// Number of GPUs that support a requested profile.
-    gpus: usize,
-    /// Number of their slices.
-    slices: u32,
-    #[serde(flatten)]
-    comparison: Comparison,
+/// GPUs of one model.
+#[derive(Debug, Clone, Copy)]
+struct Model<'a> {
+    device: &'a Device,
+    state: &'a MigState,
+    count: usize,
 }
-
-/// GPUs of one model, and their number.
-type Models<'a> = Vec<(&'a MigState, usize)>;
 
 /// Runs `octavo simulate`.
 pub(super) fn simulate(
@@ -54,32 +47,70 @@ pub(super) fn simulate(
     colors: Colors,
 ) -> Result<Report, CliError> {
     let models = models(inventory, settings)?;
+    let mut notes = Vec::new();
     let items: Vec<TraceReport> = match (&settings.trace, settings.mix.as_slice()) {
-        (Some(file), _) => vec![recorded(&models, file, settings)?],
+        (Some(file), _) => vec![recorded(&models, file, settings, &mut notes)?],
         (None, mixes) => {
             let mixes = if mixes.is_empty() { Mix::VARIANTS } else { mixes };
             let items = mixes.iter().map(|mix| random(&models, *mix, settings));
             items.collect::<Result<_, CliError>>()?
         }
     };
-    let report = SimulationReport { items };
-    let names = report.items.iter().map(|item| item.trace.as_str());
-    let table = || tables(&report, settings, colors);
-    let output = render(settings.output.format, &report, names, table)?;
-    Ok(Report { output, ..Report::default() })
+    let output = match settings.output.format.of_document() {
+        None => {
+            let report = html_report(&models, items, notes.clone(), settings);
+            report.html().map_err(|error| CliError::Serialize(Box::new(error)))?
+        }
+        Some(format) => {
+            let document = SimulationDocument { items };
+            let names = document.items.iter().map(|item| item.trace.as_str());
+            render(format, &document, names, || tables(&document, settings, colors))?
+        }
+    };
+    Ok(Report::with_notes(output, &notes, Exit::Done))
+}
+
+fn html_report(
+    models: &[Model<'_>],
+    traces: Vec<TraceReport>,
+    notes: Vec<String>,
+    settings: &SimulateSettings,
+) -> SimulationReport {
+    let requests = settings.requests as usize;
+    SimulationReport {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        gpus: models.iter().map(|model| (product(model.device), model.count)).collect(),
+        requests: match settings.trace {
+            Some(_) => Requests::File,
+            None => Requests::Random {
+                count: requests,
+                warm_up: warm_up(requests),
+                runs: settings.runs,
+                load: settings.load,
+            },
+        },
+        discipline: settings.discipline(),
+        notes,
+        traces,
+    }
+}
+
+fn product(device: &Device) -> String {
+    device.product_name.clone().unwrap_or_else(|| "GPU".to_owned())
 }
 
 /// The models of the MIG-capable GPUs whose profiles are known.
 fn models<'a>(
     inventory: &'a Inventory,
     settings: &SimulateSettings,
-) -> Result<Models<'a>, CliError> {
-    let mut models = Models::new();
-    let known = inventory.devices.iter().filter_map(|device| device.mig.state());
-    for state in known.filter(|state| state.catalog.memory_slices() > 0) {
-        match models.iter_mut().find(|(model, _)| model.catalog == state.catalog) {
-            Some((_, count)) => *count = count.saturating_add(1),
-            None => models.push((state, 1)),
+) -> Result<Vec<Model<'a>>, CliError> {
+    let mut models: Vec<Model<'a>> = Vec::new();
+    let devices = inventory.devices.iter();
+    let known = devices.filter_map(|device| Some((device, device.mig.state()?)));
+    for (device, state) in known.filter(|(_, state)| state.catalog.memory_slices() > 0) {
+        match models.iter_mut().find(|model| model.state.catalog == state.catalog) {
+            Some(model) => model.count = model.count.saturating_add(1),
+            None => models.push(Model { device, state, count: 1 }),
         }
     }
     if models.is_empty() {
@@ -90,19 +121,19 @@ fn models<'a>(
         ));
     }
     if let Some(gpus) = settings.gpus {
-        for (_, count) in &mut models {
-            *count = gpus as usize;
+        for model in &mut models {
+            model.count = gpus as usize;
         }
     }
     Ok(models)
 }
 
 /// GPUs with only these profiles: placements of others do not matter. GPUs without them are omitted.
-fn fleet(models: &Models<'_>, requested: &BTreeSet<&ProfileName>) -> Result<Fleet, CliError> {
+fn fleet(models: &[Model<'_>], requested: &BTreeSet<&ProfileName>) -> Result<Fleet, CliError> {
     let mut fleet = Fleet::default();
-    for (state, count) in models {
-        match Geometry::new(state, |profile| requested.contains(&profile.name)) {
-            Ok(geometry) => fleet.add(geometry, *count),
+    for model in models {
+        match Geometry::new(model.state, |profile| requested.contains(&profile.name)) {
+            Ok(geometry) => fleet.add(geometry, model.count),
             Err(GeometryError::NoProfiles) => {}
             Err(error @ GeometryError::TooLarge) => {
                 return Err(CliError::rejected(format!(
@@ -116,14 +147,17 @@ fn fleet(models: &Models<'_>, requested: &BTreeSet<&ProfileName>) -> Result<Flee
 
 /// Simulates the requests of a file.
 fn recorded(
-    models: &Models<'_>,
+    models: &[Model<'_>],
     file: &Input,
     settings: &SimulateSettings,
+    notes: &mut Vec<String>,
 ) -> Result<TraceReport, CliError> {
     let place = input::place(file);
-    let text = input::text(file, "a trace")?;
-    let jobs =
+    let text = input::trace(file)?;
+    let trace =
         parse_trace(&text).map_err(|source| CliError::document("trace", place.clone(), source))?;
+    notes.extend(omitted(trace.omitted));
+    let jobs = trace.jobs;
     let fleet = fleet(models, &jobs.iter().map(|job| &job.profile).collect())?;
     if let Some(job) = jobs.iter().find(|job| fleet.slices_of(&job.profile).is_none()) {
         return Err(CliError::rejected(format!(
@@ -134,20 +168,38 @@ fn recorded(
     Ok(compared(place, &fleet, &[jobs], 0, settings))
 }
 
+/// Notes on usage of the ledger that is not simulated.
+fn omitted(rows: OmittedRows) -> impl Iterator<Item = String> {
+    let all = [
+        (rows.whole_gpus, "GPUs without MIG"),
+        (rows.compute_instances, "compute instances that share a MIG instance"),
+    ];
+    let omitted = all.into_iter().filter(|(number, _)| *number > 0);
+    omitted.map(|(number, units)| {
+        let rows = if number == 1 { "row" } else { "rows" };
+        format!("not simulated: {} {rows} of {units}", count(number))
+    })
+}
+
 /// Simulates random requests for profiles of the first model.
 fn random(
-    models: &Models<'_>,
+    models: &[Model<'_>],
     mix: Mix,
     settings: &SimulateSettings,
 ) -> Result<TraceReport, CliError> {
     let profiles =
-        models.first().map_or_else(Vec::new, |(state, _)| random_profiles(&state.catalog));
+        models.first().map_or_else(Vec::new, |model| random_profiles(&model.state.catalog));
     let fleet = fleet(models, &profiles.iter().map(|profile| &profile.name).collect())?;
     let load = Load { slices: fleet.slices(), factor: settings.load };
     let count = settings.requests as usize;
     let seeds = 0..u64::from(settings.runs);
     let runs: Vec<Vec<Job>> = seeds.map(|seed| mix.jobs(&profiles, load, count, seed)).collect();
-    Ok(compared(<&str>::from(mix).to_owned(), &fleet, &runs, count / 5, settings))
+    Ok(compared(<&str>::from(mix).to_owned(), &fleet, &runs, warm_up(count), settings))
+}
+
+/// Number of the first random requests that are not counted.
+fn warm_up(requests: usize) -> usize {
+    requests / 5
 }
 
 fn compared(
@@ -166,16 +218,15 @@ fn compared(
     TraceReport { trace, gpus: fleet.gpus().len(), slices: fleet.slices(), comparison }
 }
 
-fn tables(report: &SimulationReport, settings: &SimulateSettings, colors: Colors) -> String {
+fn tables(report: &SimulationDocument, settings: &SimulateSettings, colors: Colors) -> String {
     let waits = settings.discipline() != Discipline::Loss;
     let columns = if waits { &COLUMNS[..] } else { &COLUMNS[..5] };
     let mut output = String::new();
     for item in &report.items {
-        if settings.output.with_headers() {
+        if settings.output.headers == Headers::Shown {
             output.push_str(&title(item));
         }
-        let best = item.comparison.strategies.iter().map(|one| one.acceptance.mean);
-        let best = best.fold(0.0, f64::max);
+        let best = item.comparison.best_acceptance();
         let rows = item.comparison.strategies.iter().map(|one| row(one, best, waits));
         output.push_str(&text::table(&[columns], rows, settings.output.headers, colors));
         output.push('\n');
@@ -192,7 +243,7 @@ fn title(item: &TraceReport) -> String {
     format!(
         "{}: {} requests, {} with {} slices{}\n",
         item.trace,
-        group_thousands(&item.comparison.requests.to_string()),
+        count(item.comparison.requests),
         count_noun(item.gpus, "GPU", "GPUs"),
         group_thousands(&item.slices.to_string()),
         pooled.unwrap_or_default()
@@ -200,12 +251,10 @@ fn title(item: &TraceReport) -> String {
 }
 
 fn row(result: &StrategyResult, best: f64, waits: bool) -> Vec<Cell> {
-    let accepted = result.acceptance;
-    let is_best = accepted.mean + accepted.standard_deviation >= best;
-    let style = if is_best { Style::Good } else { Style::Plain };
+    let style = if result.is_best(best) { Style::Good } else { Style::Plain };
     let mut cells = vec![
         Cell::plain(<&str>::from(result.strategy)),
-        Cell::new(&share(accepted), style),
+        Cell::new(&share(result.acceptance), style),
         Cell::plain(&format!("{:.2}", result.operations_per_request.mean)),
         Cell::plain(&percent(result.utilization.mean)),
         Cell::plain(&percent(result.fragmentation.mean)),
@@ -215,20 +264,4 @@ fn row(result: &StrategyResult, best: f64, waits: bool) -> Vec<Cell> {
         cells.push(Cell::plain(&seconds(result.wait.p95_seconds)));
     }
     cells
-}
-
-fn share(value: MeanAndDeviation) -> String {
-    if value.standard_deviation > 0.0 {
-        format!("{} ± {:.1}", percent(value.mean), value.standard_deviation * 100.0)
-    } else {
-        percent(value.mean)
-    }
-}
-
-fn percent(share: f64) -> String {
-    format!("{:.1} %", share * 100.0)
-}
-
-fn seconds(seconds: f64) -> String {
-    format!("{} s", group_thousands(&format!("{seconds:.0}")))
 }

@@ -116,15 +116,12 @@ fn allocations(mut usage: Vec<Usage>) -> Vec<Allocation> {
     usage.sort_unstable();
     let mut all: Vec<Allocation> = Vec::new();
     for one in usage {
-        match all.last_mut().filter(|last| last.continues_with(&one)) {
-            Some(last) => {
-                last.end = last.end.max(one.end);
-                last.pods.insert(one.pod);
-            }
-            None => {
-                let pods = BTreeSet::from([one.pod]);
-                all.push(Allocation { start: one.start, end: one.end, pods });
-            }
+        if let Some(last) = all.last_mut().filter(|last| last.continues_with(&one)) {
+            last.end = last.end.max(one.end);
+            last.pods.insert(one.pod);
+        } else {
+            let pods = BTreeSet::from([one.pod]);
+            all.push(Allocation { start: one.start, end: one.end, pods });
         }
     }
     all

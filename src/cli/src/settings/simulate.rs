@@ -3,14 +3,15 @@
 use std::time::Duration;
 
 use clap::builder::RangedU64ValueParser;
-use clap::{Args, ValueHint};
+use clap::{ArgAction, Args, ValueEnum, ValueHint};
 use octavo_demand::simulation::{Discipline, Mix, Strategy};
 use octavo_settings::duration;
 use octavo_toolkit::choice::{Choice, choice};
 
-use super::fleet::OutputOptions;
+use super::fleet::FleetFormat;
 use super::input::Input;
 use super::source::SourceSettings;
+use super::{Headers, headers};
 
 const MIXES: &[Choice<Mix>] = &[
     ("uniform", "Equal shares of all profiles", Mix::Uniform),
@@ -38,7 +39,7 @@ pub struct SimulateSettings {
 
     /// Requests from a CSV file instead of random ones; - for standard input
     ///
-    /// The columns are arrival and duration in seconds, and profile. Lines that begin with # are comments.
+    /// The columns are arrival and duration in seconds, and profile, or those of the ledger's export. Lines that begin with # are comments.
     #[arg(
         long,
         value_name = "FILE",
@@ -87,11 +88,54 @@ pub struct SimulateSettings {
 
     /// Output format.
     #[command(flatten)]
-    pub output: OutputOptions,
+    pub output: SimulateOutput,
 
     /// Source of the inventory.
     #[command(flatten)]
     pub source: SourceSettings,
+}
+
+/// Output format of `octavo simulate`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Args)]
+pub struct SimulateOutput {
+    /// Output format
+    #[arg(short = 'o', long = "output", value_name = "FORMAT", default_value = "table")]
+    pub format: SimulateFormat,
+
+    /// Print only the rows of the table
+    #[arg(long = "no-headers", action = ArgAction::SetTrue, value_parser = headers())]
+    pub headers: Headers,
+}
+
+/// Output format of a comparison of strategies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum SimulateFormat {
+    /// Table
+    Table,
+    /// The same as table
+    Wide,
+    /// A page with charts and without external files
+    Html,
+    /// JSON
+    Json,
+    /// YAML
+    Yaml,
+    /// Names of the traces only
+    Name,
+}
+
+impl SimulateFormat {
+    /// The same format of other documents; `None` for a page.
+    pub fn of_document(self) -> Option<FleetFormat> {
+        match self {
+            Self::Table => Some(FleetFormat::Table),
+            Self::Wide => Some(FleetFormat::Wide),
+            Self::Html => None,
+            Self::Json => Some(FleetFormat::Json),
+            Self::Yaml => Some(FleetFormat::Yaml),
+            Self::Name => Some(FleetFormat::Name),
+        }
+    }
 }
 
 impl SimulateSettings {

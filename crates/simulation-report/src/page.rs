@@ -1,0 +1,122 @@
+//! Page of a simulation, without external files, with a section for each trace.
+
+use askama::Template;
+use octavo_cost_report::STYLE;
+use octavo_demand::simulation::{Discipline, TraceReport};
+use octavo_model::text::{format_age, join, printable};
+
+use crate::bars::{Mark, SLICES};
+use crate::text::count;
+use crate::trace::Section;
+
+/// Results of a simulation and its inputs.
+#[derive(Debug)]
+pub struct SimulationReport {
+    /// Version of Octavo.
+    pub version: String,
+    /// Product names of the GPUs, and their numbers.
+    pub gpus: Vec<(String, usize)>,
+    /// Source of the requests.
+    pub requests: Requests,
+    /// Requests that do not fit.
+    pub discipline: Discipline,
+    /// Notes on the requests.
+    pub notes: Vec<String>,
+    /// Results of each trace.
+    pub traces: Vec<TraceReport>,
+}
+
+/// Source of requests.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Requests {
+    /// Random requests.
+    Random {
+        /// Number in each run.
+        count: usize,
+        /// Number of the first requests that are not counted.
+        warm_up: usize,
+        /// Number of runs of each mix. Their seeds are the numbers from 0.
+        runs: u32,
+        /// Demanded part of the slices.
+        load: f64,
+    },
+    /// Requests of a file.
+    File,
+}
+
+#[derive(Template)]
+#[template(path = "simulation.html")]
+struct SimulationPage {
+    style: &'static str,
+    /// Names of the traces.
+    scope: String,
+    /// Name and value of each input.
+    inputs: Vec<(&'static str, String)>,
+    notes: Vec<String>,
+    sections: Vec<Section>,
+    /// Number of runs of each trace.
+    runs: u32,
+}
+
+impl SimulationReport {
+    /// Renders the page.
+    ///
+    /// # Errors
+    /// Fails if the template cannot be rendered.
+    pub fn html(&self) -> Result<String, askama::Error> {
+        let has_waits = self.discipline != Discipline::Loss;
+        let traces = self.traces.iter().zip(1..);
+        let sections = traces.map(|(trace, number)| Section::new(number, trace, has_waits));
+        let page = SimulationPage {
+            style: STYLE,
+            scope: join(self.traces.iter().map(|trace| printable(&trace.trace)), ", "),
+            inputs: self.inputs(),
+            notes: self.notes.iter().map(|note| printable(note)).collect(),
+            sections: sections.collect(),
+            runs: match self.requests {
+                Requests::Random { runs, .. } => runs,
+                Requests::File => 1,
+            },
+        };
+        // A template ends without a line break.
+        Ok(page.render()? + "\n")
+    }
+
+    fn inputs(&self) -> Vec<(&'static str, String)> {
+        let gpus = self
+            .gpus
+            .iter()
+            .map(|(name, number)| format!("{} {}", count(*number), printable(name)));
+        let mut inputs = vec![("GPUs", join(gpus, ", "))];
+        match self.requests {
+            Requests::File => inputs.push(("Requests", "of a file; all are counted".to_owned())),
+            Requests::Random { count: number, warm_up, runs, load } => {
+                let requests = format!(
+                    "random, {} in each run; the first {} are not counted",
+                    count(number),
+                    count(warm_up)
+                );
+                let seeds = match runs {
+                    0 | 1 => "0".to_owned(),
+                    several => format!("0 to {}", several.saturating_sub(1)),
+                };
+                inputs.push(("Requests", requests));
+                inputs.push(("Load", format!("{load} times the slices")));
+                inputs.push(("Seeds", seeds));
+            }
+        }
+        let unplaced = match self.discipline {
+            Discipline::Loss => "are lost".to_owned(),
+            Discipline::Queue { reserve_after: None } => "wait".to_owned(),
+            Discipline::Queue { reserve_after: Some(after) } => {
+                format!("wait; a GPU is reserved for the oldest after {}", format_age(after))
+            }
+        };
+        inputs.push(("Requests that do not fit", unplaced));
+        inputs.push(("Version", format!("Octavo {}", self.version)));
+        inputs
+    }
+}
+
+#[cfg(test)]
+mod tests;
