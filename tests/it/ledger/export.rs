@@ -249,6 +249,56 @@ async fn life(ledger: &Ledger) {
     assert_eq!(days.len(), 2, "{days:?}");
 }
 
+/// A day of two devices: a pod has a partition of one, and another pod has the other one.
+fn partitioned(day: Day) -> Vec<Interval> {
+    let parts =
+        [(0, "team-a", Some("3g.40gb"), 500_000), (0, "", None, 500_000), (1, "team-b", None, PPM)];
+    let parts = parts.into_iter().zip(0..).map(|((number, namespace, profile, ppm), slot)| {
+        let part = match namespace {
+            "" => Part { ppm, ..Part::whole(Holder::Unallocated) },
+            namespace => part(namespace, Activity::Active, ppm),
+        };
+        Interval {
+            device: Arc::new(device(&format!("GPU-{number}"))),
+            start: day.start(),
+            end: day.start() + 24 * HOUR,
+            slot,
+            part: Part {
+                partition: profile.map(|_| "MIG-1".into()),
+                profile: profile.map(Arc::from),
+                ..part
+            },
+            inferred: false,
+            utilization: octavo_ledger::Utilization::default(),
+        }
+    });
+    parts.collect()
+}
+
+#[tokio::test]
+async fn f5_exported_usage_of_partitions_is_a_trace() {
+    let ledger = Ledger::new();
+    let [day, earlier] = days();
+    ledger.write(&[partitioned(day), partitioned(earlier)].concat()).await;
+    let _aggregator = ledger.aggregator();
+    eventually("export", || ledger.file(day).exists() && ledger.file(earlier).exists());
+    let trace = ledger.files.path().join("usage.csv");
+    let page = fs::read_to_string(root().join("docs/tasks/simulate.md")).unwrap();
+    let query = page.split_once("```sql\n").unwrap().1.split_once("```").unwrap().0;
+    let query = query.replace("/var/lib/octavo-export", ledger.export().to_str().unwrap());
+    let query = query.replace("usage.csv", trace.to_str().unwrap());
+    duckdb("duckdb.sql(sys.argv[1])", &query);
+    let machine = root().join("tests/golden/cli/machines/h100x8.json");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_octavo"));
+    command.args(["simulate", "--strategy=octavo", "-o=json", "--from"]).arg(machine);
+    let output = command.arg("--trace").arg(&trace).finish();
+    assert!(output.status.success(), "{output:?}");
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    // The pod has its partition on both days.
+    assert_eq!(document["items"][0]["requests"], 1, "{document}");
+    assert!(!String::from_utf8_lossy(&output.stderr).contains("not simulated"), "{output:?}");
+}
+
 /// A day with so many intervals that its export takes a while.
 fn many(day: Day, devices: usize) -> Vec<Interval> {
     let parts = part("team-a", Activity::Active, PPM);
