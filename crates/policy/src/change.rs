@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use octavo_fleet::cluster::Taint;
 use octavo_node::node_object::{INSTANCES_ANNOTATION, is_demand_layout};
 
-use crate::demand;
+use crate::limits;
 use crate::node::PolicyNode;
 use crate::record::{DRAIN_ANNOTATION, LAYOUT_LABEL, NodeRecord};
 use crate::status::Content;
@@ -101,7 +101,7 @@ pub(crate) fn update(
         }
     }
     if target.instances.is_some() {
-        record.changes = demand::with_change(&record.changes, now);
+        record.changes = limits::with_change(&record.changes, now);
         record.withdrawn = None;
     }
     let mut taints = patch.taints.take().unwrap_or_else(|| node.node.taints.clone());

@@ -118,6 +118,9 @@ fn with_limits(mut spec: Value) -> Value {
     ];
     limit(&mut spec, "", json!({"x-kubernetes-validations": rules}));
     limit(&mut spec, "layout", json!({"minLength": 1, "maxLength": 63, "pattern": LAYOUT}));
+    let reserved =
+        rule("!self.startsWith('demand-')", "names that begin with demand- are reserved");
+    limit(&mut spec, "layout", json!({"x-kubernetes-validations": [reserved]}));
     limit(&mut spec, "revisionHistoryLimit", json!({"minimum": 1, "maximum": 20, "default": 10}));
     limit_keys(&mut spec);
     limit_drain(&mut spec);

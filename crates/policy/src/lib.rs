@@ -4,7 +4,7 @@
 //!  policies, nodes, time --> World --> next --> steps: status, nodes, finalizers
 //!                                       |
 //!                                       +-- retarget: which revision   settle: nodes that are done or failed
-//!                                       +-- extend: the next nodes     demand: instances for pending pods
+//!                                       +-- extend: the next nodes     proposals: instances for pending pods
 //!                                       +-- conditions: counts and messages
 //! ```
 //!
@@ -12,18 +12,24 @@
 //! nodes are the only memory, so a restarted controller continues where the last one ended.
 
 mod amount;
+mod approval;
 mod change;
+mod change_event;
 mod conditions;
 pub mod crd;
 mod demand;
+mod demand_modes;
 pub mod document;
 mod drain;
+mod instance_change;
+mod limits;
 mod member;
 pub mod messages;
 mod next;
 mod node;
 mod period;
 mod plan;
+mod proposals;
 pub mod record;
 mod rollback;
 mod rollout;
@@ -36,12 +42,13 @@ mod window;
 mod world;
 
 pub use self::amount::{IntOrText, MaxUnavailable};
+pub use self::approval::{ApprovalError, approvable, approval};
 pub use self::change::NodePatch;
-pub use self::demand::{
-    ApprovalError, ChangeEvent, DemandMode, InstanceChange, NodeProposal, PolicyDemand, approvable,
-    approval, change_events, demand_modes,
-};
+pub use self::change_event::{ChangeEvent, change_events};
+pub use self::demand::{DemandMode, PolicyDemand};
+pub use self::demand_modes::demand_modes;
 pub use self::drain::{DrainScope, PolicyDrain};
+pub use self::instance_change::{InstanceChange, NodeProposal};
 pub use self::member::{MemberState, PolicyMember, members};
 pub use self::next::{Decision, Step, next};
 pub use self::node::PolicyNode;

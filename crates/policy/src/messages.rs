@@ -4,9 +4,10 @@ use octavo_fleet::cluster::Taint;
 use octavo_model::text::{count_noun, first_names, format_age_short};
 use octavo_model::tone::Tone;
 
-use crate::demand::{DemandMode, InstanceChange, PolicyDemand};
+use crate::demand::{DemandMode, PolicyDemand};
 use crate::document::{PolicyDetail, PolicyPlanDocument, PolicySource};
 use crate::drain::{DrainScope, PolicyDrain};
+use crate::instance_change::InstanceChange;
 use crate::status::{Content, NodeCounts, StopAction};
 
 /// Width of a bar in characters.

@@ -3,8 +3,8 @@
 use jiff::Timestamp;
 
 use crate::conditions;
-use crate::demand;
 use crate::node::Progress;
+use crate::proposals;
 use crate::rollout::{self, Observation, Obstacle};
 use crate::status::PolicyStatus;
 use crate::validation;
@@ -96,7 +96,7 @@ pub(crate) fn status(world: &World<'_>, policy: &Policy) -> (PolicyStatus, Optio
         rollout::settle(&mut after, observed, world.now);
         if refusal.is_none() {
             obstacle = rollout::extend(&mut after, observed, world.now);
-            let wait = demand::advance(&mut after, observed, world);
+            let wait = proposals::advance(&mut after, observed, world);
             obstacle = obstacle.or(wait.obstacle);
             wake_at = wait.wake_at;
         }

@@ -13,8 +13,8 @@ use serde_with::skip_serializing_none;
 use strum::{Display, EnumIter, IntoStaticStr};
 use utoipa::ToSchema;
 
-use crate::demand::InstanceChange;
 use crate::drain::PolicyDrain;
+use crate::instance_change::InstanceChange;
 use crate::spec::PolicySpec;
 
 /// Observed state of a policy.

@@ -7,6 +7,7 @@ use std::fmt;
 use std::time::Duration;
 
 use octavo_model::text::join;
+use octavo_node::node_object::is_demand_layout;
 
 use crate::spec::{OnFailure, PolicySpec};
 use crate::window;
@@ -48,6 +49,9 @@ pub fn problems(spec: &PolicySpec) -> Vec<SpecProblem> {
         && spec.taints.is_empty()
     {
         add("spec".to_owned(), "set at least one of layout, demand, nodeLabels and taints");
+    }
+    if spec.layout.as_deref().is_some_and(is_demand_layout) {
+        add("spec.layout".to_owned(), "names that begin with demand- are reserved for spec.demand");
     }
     if let Some(demand) = &spec.demand {
         if spec.layout.is_some() {

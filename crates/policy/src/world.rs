@@ -7,7 +7,8 @@ use octavo_fleet::cluster::ClusterNode;
 use octavo_node::node_object::is_demand_layout;
 
 use crate::change::{self, NodePatch, NodeTarget, Owner};
-use crate::demand::{self, NodeProposal};
+use crate::demand::{DemandMode, PolicyDemand};
+use crate::instance_change::NodeProposal;
 use crate::node::PolicyNode;
 use crate::record::{NodeRecord, Record};
 use crate::spec::PolicySpec;
@@ -93,6 +94,12 @@ impl Policy {
         status.content(&status.revision).map(Target::Content)
     }
 
+    /// The settings of a policy that carries out proposals.
+    pub(crate) fn active_demand(&self) -> Option<&PolicyDemand> {
+        let spec = self.spec.as_ref().ok()?;
+        spec.demand.as_ref().filter(|demand| demand.mode != DemandMode::Observe)
+    }
+
     fn owner(&self) -> Owner<'_> {
         Owner {
             policy: &self.name,
@@ -117,7 +124,7 @@ impl Policy {
             withdrawn: None,
             is_in_wave,
         };
-        let Some(demand) = demand::active(self).filter(|_| content.layout.is_none()) else {
+        let Some(demand) = self.active_demand().filter(|_| content.layout.is_none()) else {
             return target;
         };
         let record = node.record.of(&self.uid);

@@ -338,6 +338,8 @@ mod tests {
             labels: [("tier".to_owned(), "gold".to_owned())].into(),
             taints: vec![taint.clone()],
             drain: None,
+            changes: Vec::new(),
+            withdrawn: None,
         };
         let labels =
             [("tier".to_owned(), Some("gold".to_owned())), ("old".to_owned(), None)].into();

@@ -1,5 +1,7 @@
 //! The page of demand, rendered from documents and from a watched cluster.
 
+use std::sync::Arc;
+
 use axum::body::Body;
 use axum::http::Request;
 use octavo_demand::{Alternative, InstancePlace, Obstacle, ObstacleCount};
@@ -129,7 +131,7 @@ fn page(report: DemandReport) -> String {
     let page = DemandPage {
         frame: Frame::new(&view),
         wrong: None,
-        content: content(&view, Ok(Arc::new(report))),
+        content: content(&view, Ok(&report)),
         origin: "https://octavo.example".to_owned(),
     };
     page.render().unwrap()

@@ -255,6 +255,10 @@ fn i12_demand_is_validated() {
         ["spec.demand", "spec.demand.changesPerHour", "spec.rollout.onFailure"]
     );
     assert_eq!(fields(demand("Observe", json!({}))), [""; 0]);
+    let reserved = json!({
+        "nodeSelector": {"matchLabels": {"pool": "a"}}, "layout": "demand-cbf29ce484",
+    });
+    assert_eq!(fields(reserved), ["spec.layout"]);
     serde_json::from_value::<PolicySpec>(demand("Auto", json!({}))).unwrap_err();
 }
 

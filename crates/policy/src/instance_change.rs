@@ -1,0 +1,96 @@
+//! Change of the instances of a node for pending pods, as the status lists it.
+
+use jiff::Timestamp;
+use octavo_model::digest::Digest;
+use octavo_node::node_object::demand_layout;
+use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
+use utoipa::ToSchema;
+
+use crate::record::NodeRecord;
+
+/// Maximum number of pods of a change in the status.
+const MAX_PODS: usize = 16;
+/// Maximum length of the message of a change, in characters.
+const MAX_MESSAGE_CHARS: usize = 500;
+
+/// Instances that pending pods need on a node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeProposal {
+    /// All instances of the devices that can be planned, as a checkpoint.
+    pub instances: String,
+    /// The pods, as `namespace/name`.
+    pub pods: Vec<String>,
+    /// Explanation: created and destroyed instances.
+    pub message: String,
+}
+
+/// Change of the instances of a node for pending pods.
+#[skip_serializing_none]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct InstanceChange {
+    /// Identifier of this proposal, for its approval.
+    pub id: String,
+    /// Name of the node.
+    pub node: String,
+    /// Name of the layout: a digest of the instances.
+    pub layout: String,
+    /// Pods that need the instances, as namespace/name; the first 16.
+    pub pods: Vec<String>,
+    /// Created and destroyed instances.
+    pub message: String,
+    /// Time since which the pods are proposed instances of the node.
+    #[schema(value_type = String, format = DateTime)]
+    pub since: Timestamp,
+    /// Time at which the change began; absent for a proposal.
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub begun: Option<Timestamp>,
+    /// Instances of the node as a checkpoint; absent for a proposal.
+    pub instances: Option<String>,
+    /// True if pods block the change and no pod needs it now, so the layout is removed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub withdrawn: bool,
+}
+
+impl InstanceChange {
+    /// A proposal for a node that is not being changed. `before` is the last one for the node.
+    pub(crate) fn proposed(
+        node: &str,
+        proposal: &NodeProposal,
+        before: Option<&Self>,
+        now: Timestamp,
+    ) -> Self {
+        let layout = demand_layout(&proposal.instances);
+        let is_for = |pod: &String| proposal.pods.contains(pod);
+        // Otherwise, a steady arrival of pods would delay every change.
+        let since = match before {
+            Some(before) if before.layout == layout => return before.clone(),
+            Some(before) if before.pods.iter().all(is_for) => before.since,
+            Some(_) | None => now,
+        };
+        let content = format!("{node} {layout} {since}");
+        let id = format!("{:016x}", Digest::from_bytes(content.as_bytes()));
+        Self {
+            id: id.chars().take(8).collect(),
+            node: node.to_owned(),
+            layout,
+            pods: proposal.pods.iter().take(MAX_PODS).cloned().collect(),
+            message: proposal.message.chars().take(MAX_MESSAGE_CHARS).collect(),
+            since,
+            begun: None,
+            instances: None,
+            withdrawn: false,
+        }
+    }
+
+    /// Returns whether the node is being changed.
+    pub fn is_in_progress(&self) -> bool {
+        self.begun.is_some()
+    }
+
+    /// Returns whether a record is that of this change. An earlier change can have had the same instances.
+    pub(crate) fn is_recorded(&self, record: &NodeRecord) -> bool {
+        record.layout.as_ref() == Some(&self.layout) && record.changes.last().copied() >= self.begun
+    }
+}

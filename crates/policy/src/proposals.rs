@@ -1,0 +1,183 @@
+//! Proposals for pending pods that a policy carries out, and when.
+//!
+//! A proposal names the exact MIG instances of a node. The status lists it before the node is changed, with the instances, so a restarted
+//! controller completes the same change. The record on the node has the times of its changes, so the limits outlive the controller.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::Timestamp;
+use octavo_node::node_object::demand_layout;
+
+use crate::demand::{DemandMode, PolicyDemand};
+use crate::instance_change::{InstanceChange, NodeProposal};
+use crate::node::{PolicyNode, Progress};
+use crate::rollout::{self, Observation, Obstacle};
+use crate::world::{Policy, World};
+
+/// Maximum number of changes in the status, which bounds its size: the instances of a node have up to 6 KiB.
+const MAX_CHANGES: usize = 50;
+
+/// Obstacle to a proposal, and the next time that matters.
+#[derive(Debug, Default)]
+pub(crate) struct DemandWait {
+    pub(crate) obstacle: Option<Obstacle>,
+    pub(crate) wake_at: Option<Timestamp>,
+}
+
+/// Updates the changes of a policy: ends those that are done, and begins the next ones within the limits and the budget.
+pub(crate) fn advance(
+    policy: &mut Policy,
+    observed: &Observation<'_>,
+    world: &World<'_>,
+) -> DemandWait {
+    let changes = std::mem::take(&mut policy.status.changes);
+    let (mut changes, proposed): (Vec<_>, Vec<_>) =
+        changes.into_iter().partition(InstanceChange::is_in_progress);
+    changes.retain(|change| policy.status.is_updating(&change.node));
+    for change in &mut changes {
+        change.withdrawn |= is_obsolete(policy, change, observed, world);
+    }
+    let Some(demand) = policy.active_demand().copied() else {
+        policy.status.changes = changes;
+        return DemandWait::default();
+    };
+    let Some(all) = &world.proposals else {
+        policy.status.changes = changes;
+        policy.status.changes.extend(proposed);
+        return DemandWait::default();
+    };
+    let candidates = selected(policy, observed, (world, all), &changes);
+    let room = MAX_CHANGES.saturating_sub(changes.len());
+    let known: BTreeMap<&str, &InstanceChange> =
+        proposed.iter().map(|change| (change.node.as_str(), change)).collect();
+    let mut candidates: Vec<Candidate<'_>> = candidates
+        .into_iter()
+        .map(|(node, proposal)| {
+            let before = known.get(node.name()).copied();
+            let change = InstanceChange::proposed(node.name(), proposal, before, world.now);
+            Candidate { node, proposal, change }
+        })
+        .collect();
+    candidates.sort_by(|one, other| {
+        (one.change.since, &one.change.node).cmp(&(other.change.since, &other.change.node))
+    });
+    candidates.truncate(room);
+    let mut wait = DemandWait::default();
+    begin(policy, observed, (&demand, world.now), &mut candidates, &mut wait);
+    policy.status.changes = changes;
+    policy.status.changes.extend(candidates.into_iter().map(|one| one.change));
+    wait
+}
+
+/// Proposal for a node that is not being changed.
+struct Candidate<'a> {
+    node: &'a PolicyNode<'a>,
+    proposal: &'a NodeProposal,
+    change: InstanceChange,
+}
+
+/// Begins the changes that the limits, the mode and the budget permit.
+fn begin(
+    policy: &mut Policy,
+    observed: &Observation<'_>,
+    (demand, now): (&PolicyDemand, Timestamp),
+    candidates: &mut [Candidate<'_>],
+    wait: &mut DemandWait,
+) {
+    let mut due = Vec::new();
+    let mut unapproved = Vec::new();
+    for (index, candidate) in candidates.iter().enumerate() {
+        let change = &candidate.change;
+        let is_approved = policy.approved.contains(&change.id);
+        let held = change.since.saturating_add(demand.hold.signed()).unwrap_or(Timestamp::MAX);
+        let record = candidate.node.record.of(&policy.uid);
+        let limited = record.map(|record| demand.next_change(candidate.node, record));
+        let from = limited.into_iter().chain((!is_approved).then_some(held)).max();
+        match from.filter(|from| *from > now) {
+            _ if demand.mode == DemandMode::Propose && !is_approved => {
+                unapproved.push(change.node.clone());
+            }
+            Some(from) => wait.wake_at = wait.wake_at.into_iter().chain([from]).min(),
+            None => due.push(index),
+        }
+    }
+    if !unapproved.is_empty() {
+        wait.obstacle = Some(Obstacle::Approval(unapproved));
+    }
+    if due.is_empty() {
+        return;
+    }
+    if let Some(obstacle) = rollout::obstacle(policy, observed.spec, now) {
+        wait.obstacle = Some(obstacle);
+        return;
+    }
+    let budget = observed.budget();
+    let mut unavailable = observed.unavailable(&policy.status);
+    for index in due {
+        let Some(candidate) = candidates.get_mut(index) else { continue };
+        let name = candidate.node.name();
+        let mut joined = unavailable.clone();
+        joined.insert(name);
+        // A node that is unavailable anyway costs nothing.
+        let has_budget = joined.len() <= budget.max(unavailable.len());
+        if !has_budget || policy.status.updating.len() >= budget.min(MAX_CHANGES) {
+            let names = unavailable.iter().map(|name| (*name).to_owned()).collect();
+            wait.obstacle = Some(Obstacle::Budget { limit: budget, unavailable: names });
+            continue;
+        }
+        unavailable = joined;
+        policy.status.failures.retain(|failure| failure.node != name);
+        policy.status.updating.push(name.to_owned());
+        candidate.change.begun = Some(now);
+        candidate.change.instances = Some(candidate.proposal.instances.clone());
+    }
+}
+
+/// Proposals for nodes that the policy may change, and that are not being changed.
+fn selected<'a>(
+    policy: &Policy,
+    observed: &Observation<'a>,
+    (world, proposals): (&World<'_>, &'a BTreeMap<String, NodeProposal>),
+    changes: &[InstanceChange],
+) -> Vec<(&'a PolicyNode<'a>, &'a NodeProposal)> {
+    // A pod that waits for a change needs no other one.
+    let all = world.policies.iter().flat_map(|policy| &policy.status.changes);
+    let running = all.filter(|change| change.is_in_progress()).chain(changes);
+    let served: BTreeSet<&str> =
+        running.flat_map(|change| &change.pods).map(String::as_str).collect();
+    let nodes = observed.managed.values().copied();
+    let found = nodes.filter_map(|node| Some((node, proposals.get(node.name())?)));
+    found
+        .filter(|(node, proposal)| {
+            let layout = demand_layout(&proposal.instances);
+            // The agent retries a failed layout itself.
+            let record = node.record.of(&policy.uid);
+            let is_new = record.is_none_or(|record| record.layout.as_ref() != Some(&layout));
+            is_new
+                && node.is_ready()
+                && !policy.status.is_updating(node.name())
+                && proposal.pods.iter().all(|pod| !served.contains(pod.as_str()))
+        })
+        .collect()
+}
+
+/// Returns whether workloads block a change that the demand no longer needs.
+fn is_obsolete(
+    policy: &Policy,
+    change: &InstanceChange,
+    observed: &Observation<'_>,
+    world: &World<'_>,
+) -> bool {
+    let Some(node) = observed.managed.get(change.node.as_str()) else { return false };
+    let record = node.record.of(&policy.uid).filter(|record| {
+        change.is_recorded(record)
+            && record.unreliable_until().is_none_or(|until| until <= world.now)
+    });
+    let is_blocked =
+        record.is_some_and(|record| matches!(node.progress(record), Progress::Pending(Some(_))));
+    let is_needed = world.proposals.as_ref().is_none_or(|proposals| {
+        let proposal = proposals.get(change.node.as_str());
+        proposal.is_some_and(|proposal| demand_layout(&proposal.instances) == change.layout)
+    });
+    is_blocked && !is_needed
+}
