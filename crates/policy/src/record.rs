@@ -68,7 +68,7 @@ pub enum Record {
     /// Another program changed it to a text that is no record.
     Invalid,
     /// A record.
-    Valid(NodeRecord),
+    Valid(Box<NodeRecord>),
 }
 
 /// Largest number of a roll-out, far above any that a controller reaches. A forged record must not use up the numbers.
@@ -96,7 +96,7 @@ impl Record {
         if record.labels.keys().chain(taints).any(|key| is_reserved(key)) {
             return Self::Invalid;
         }
-        Self::Valid(record)
+        Self::Valid(Box::new(record))
     }
 
     /// The record, if it is that of the policy with this UID.

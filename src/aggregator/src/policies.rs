@@ -221,7 +221,7 @@ impl<'a> Leader<'a> {
     async fn proposals(&self) -> Option<BTreeMap<String, NodeProposal>> {
         let known = self.policies.known();
         let specs = known.all.values().filter_map(|policy| policy.spec.as_ref().ok());
-        if specs.flat_map(|spec| spec.demand).all(|demand| demand.mode == DemandMode::Observe) {
+        if specs.filter_map(|spec| spec.demand).all(|demand| demand.mode == DemandMode::Observe) {
             return Some(BTreeMap::new());
         }
         match self.view.demand().await {

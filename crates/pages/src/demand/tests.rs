@@ -126,12 +126,12 @@ fn view() -> FleetView {
     view_of(fleet, clock).1
 }
 
-fn page(report: DemandReport) -> String {
+fn page(report: &DemandReport) -> String {
     let view = view();
     let page = DemandPage {
         frame: Frame::new(&view),
         wrong: None,
-        content: content(&view, Ok(&report)),
+        content: content(&view, Ok(report)),
         origin: "https://octavo.example".to_owned(),
     };
     page.render().unwrap()
@@ -139,7 +139,7 @@ fn page(report: DemandReport) -> String {
 
 #[test]
 fn pods_are_shown_with_outcome_and_details() {
-    let page = page(report(vec![replaced("train-0"), pod("eval", Outcome::Blocked)], Vec::new()));
+    let page = page(&report(vec![replaced("train-0"), pod("eval", Outcome::Blocked)], Vec::new()));
     for part in [
         "<strong>2</strong> pods wait for MIG instances",
         "<b>1</b> replace",
@@ -160,7 +160,7 @@ fn pods_are_shown_with_outcome_and_details() {
 
 #[test]
 fn changes_are_drawn_on_the_last_report() {
-    let page = page(report(vec![replaced("train-0")], vec![change(3)]));
+    let page = page(&report(vec![replaced("train-0")], vec![change(3)]));
     let (_, card) = page.split_once("id=\"gpu-gpu-1/0000:03:00.0\"").unwrap();
     let (card, _) = card.split_once("</article>").unwrap();
     for part in [
@@ -188,7 +188,7 @@ fn change_that_does_not_match_the_report_is_text() {
     let mut unknown = change(3);
     unknown.node = "gpu-9".to_owned();
     for one in [moved, overlapping, other, unknown, change(9)] {
-        let page = page(report(vec![replaced("train-0")], vec![one]));
+        let page = page(&report(vec![replaced("train-0")], vec![one]));
         assert!(page.contains("<p>Proposed: 1g.10gb, 3g.40gb</p>"), "{page}");
         assert!(!page.contains("class=\"slices"), "{page}");
     }
@@ -202,7 +202,7 @@ fn names_and_messages_are_escaped() {
     hostile.alternatives[0].node = "<script>".to_owned();
     let mut device = change(3);
     device.node = "\"><script>".to_owned();
-    let page = page(report(vec![hostile], vec![device]));
+    let page = page(&report(vec![hostile], vec![device]));
     let (_, main) = page.split_once("<main").unwrap();
     assert!(!main.contains("<script") && !main.contains("<img"), "{main}");
     assert!(!main.contains('\u{202e}') && main.contains("alert(1)"), "{main}");
@@ -210,11 +210,11 @@ fn names_and_messages_are_escaped() {
 
 #[test]
 fn empty_report_is_one_sentence() {
-    let page = page(report(Vec::new(), Vec::new()));
+    let page = page(&report(Vec::new(), Vec::new()));
     assert!(page.contains("No pending pod requests MIG instances."), "{page}");
     assert!(!page.contains("<table") && !page.contains("id=\"only-proposals\""), "{page}");
     let recent = DemandReport { recent_pods: 1, stale: true, ..report(Vec::new(), Vec::new()) };
-    let page = self::page(recent);
+    let page = self::page(&recent);
     assert!(page.contains("1 pod is not planned yet: younger than 10 s."), "{page}");
     assert!(page.contains("may be out of date") && !page.contains("No pending pod"), "{page}");
 }
@@ -228,7 +228,7 @@ fn i10_many_pods_and_devices_are_bounded() {
     });
     let mut report = report(items.collect(), devices.collect());
     report.omitted_pods = 4;
-    let page = page(report);
+    let page = page(&report);
     assert_eq!(page.matches("<tr role=\"row\" id=\"pod-").count(), 256);
     assert_eq!(page.matches("<article").count(), MAX_DRAWN);
     // Only the node gpu-1 has a report.

@@ -15,7 +15,7 @@ use crate::{
 
 const NODE: &str = "node-00";
 
-fn demand(mode: &str, rollout: Value) -> Value {
+fn demand(mode: &str, rollout: &Value) -> Value {
     json!({
         "nodeSelector": {"matchLabels": {"pool": "a"}},
         "demand": {"mode": mode, "hold": "2m", "changesPerHour": 3, "cooldown": "30m"},
@@ -32,7 +32,7 @@ fn proposal(instances: &str, pod: &str) -> NodeProposal {
 }
 
 /// A pool whose nodes have the record of the policy, but no layout.
-fn pool(nodes: u32, mode: &str, rollout: Value) -> Cluster {
+fn pool(nodes: u32, mode: &str, rollout: &Value) -> Cluster {
     let mut cluster = Cluster::new(nodes);
     cluster.apply("a", demand(mode, rollout));
     cluster.settle();
@@ -58,7 +58,7 @@ fn layout(cluster: &Cluster, node: &str) -> Option<String> {
 
 #[test]
 fn m21_stable_proposal_is_carried_out_after_the_hold() {
-    let mut cluster = pool(3, "Act", json!({}));
+    let mut cluster = pool(3, "Act", &json!({}));
     cluster.proposals.insert(NODE.to_owned(), proposal("3g", "train"));
     run(&mut cluster, 2);
     assert_eq!(layout(&cluster, NODE), None, "it was not stable for 2 minutes");
@@ -80,7 +80,7 @@ fn m21_stable_proposal_is_carried_out_after_the_hold() {
 
 #[test]
 fn m21_proposal_waits_for_its_approval_and_an_approval_counts_once() {
-    let mut cluster = pool(2, "Propose", json!({}));
+    let mut cluster = pool(2, "Propose", &json!({}));
     cluster.proposals.insert(NODE.to_owned(), proposal("3g", "train"));
     run(&mut cluster, 30);
     assert_eq!(layout(&cluster, NODE), None);
@@ -103,7 +103,7 @@ fn m21_proposal_waits_for_its_approval_and_an_approval_counts_once() {
 
 #[test]
 fn m21_approval_names_the_proposals_that_are_left() {
-    let mut cluster = pool(3, "Propose", json!({}));
+    let mut cluster = pool(3, "Propose", &json!({}));
     let nothing: [String; 0] = [];
     assert_eq!(approvable(&cluster.policies["a"], &nothing), Err(ApprovalError::Nothing));
     cluster.proposals.insert(NODE.to_owned(), proposal("3g", "a"));
@@ -118,14 +118,14 @@ fn m21_approval_names_the_proposals_that_are_left() {
     assert_eq!(approval(&approved, &one), format!("{},{}", all[0].id, all[1].id));
     let unknown = approvable(policy, &["node-02".to_owned()]);
     assert_eq!(unknown, Err(ApprovalError::NotProposed("node-02".to_owned())));
-    cluster.apply("a", demand("Act", json!({})));
+    cluster.apply("a", demand("Act", &json!({})));
     let refused = approvable(&cluster.policies["a"], &nothing).unwrap_err();
     assert_eq!(refused.to_string(), "its spec.demand.mode is Act; only Propose needs approvals");
 }
 
 #[test]
 fn m21_every_change_has_events() {
-    let mut cluster = pool(2, "Propose", json!({}));
+    let mut cluster = pool(2, "Propose", &json!({}));
     cluster.proposals.insert(NODE.to_owned(), proposal("3g", "train"));
     let mut reasons = Vec::new();
     for minute in 0..8 {
@@ -146,7 +146,7 @@ fn m21_every_change_has_events() {
 
 #[test]
 fn m21_observed_demand_changes_nothing() {
-    let mut cluster = pool(2, "Observe", json!({}));
+    let mut cluster = pool(2, "Observe", &json!({}));
     cluster.proposals.insert(NODE.to_owned(), proposal("3g", "train"));
     let writes = cluster.writes;
     run(&mut cluster, 30);
@@ -155,7 +155,7 @@ fn m21_observed_demand_changes_nothing() {
 
 #[test]
 fn m21_changes_keep_to_the_budget_and_pods_get_one_change() {
-    let mut cluster = pool(4, "Act", json!({"maxUnavailable": 2}));
+    let mut cluster = pool(4, "Act", &json!({"maxUnavailable": 2}));
     for machine in cluster.machines.values_mut() {
         machine.fate = Fate::Applies(5);
     }
@@ -178,7 +178,7 @@ fn m21_changes_keep_to_the_budget_and_pods_get_one_change() {
 
 #[test]
 fn m21_blocked_change_that_no_pod_needs_is_withdrawn() {
-    let mut cluster = pool(2, "Act", json!({}));
+    let mut cluster = pool(2, "Act", &json!({}));
     cluster.proposals.insert(NODE.to_owned(), proposal("3g", "train"));
     cluster.machines.get_mut(NODE).unwrap().fate = Fate::Blocks;
     run(&mut cluster, 5);
@@ -193,7 +193,7 @@ fn m21_blocked_change_that_no_pod_needs_is_withdrawn() {
 #[test]
 fn m21_failed_node_stops_the_policy_or_is_changed_again_after_the_cooldown() {
     for allowed in [0, 1] {
-        let mut cluster = pool(3, "Act", json!({"maxFailures": allowed, "maxUnavailable": 2}));
+        let mut cluster = pool(3, "Act", &json!({"maxFailures": allowed, "maxUnavailable": 2}));
         cluster.proposals.insert(NODE.to_owned(), proposal("3g", "train"));
         cluster.machines.get_mut(NODE).unwrap().fate = Fate::Fails;
         run(&mut cluster, 25);
@@ -214,7 +214,7 @@ fn m21_failed_node_stops_the_policy_or_is_changed_again_after_the_cooldown() {
 
 #[test]
 fn m21_node_with_another_layout_is_left_alone() {
-    let mut cluster = pool(2, "Act", json!({}));
+    let mut cluster = pool(2, "Act", &json!({}));
     cluster.label(NODE, LAYOUT_LABEL, Some("mine"));
     cluster.proposals.insert(NODE.to_owned(), proposal("3g", "train"));
     run(&mut cluster, 5);
@@ -224,7 +224,7 @@ fn m21_node_with_another_layout_is_left_alone() {
 
 #[test]
 fn m21_layout_goes_with_the_demand_of_the_spec_or_with_the_policy() {
-    let mut cluster = pool(2, "Act", json!({}));
+    let mut cluster = pool(2, "Act", &json!({}));
     cluster.proposals.insert(NODE.to_owned(), proposal("3g", "train"));
     run(&mut cluster, 5);
     let without = json!({
@@ -247,25 +247,25 @@ fn i12_demand_is_validated() {
         let spec: PolicySpec = serde_json::from_value(spec).unwrap();
         problems(&spec).into_iter().map(|problem| problem.field).collect::<Vec<_>>()
     };
-    let mut spec = demand("Act", json!({"onFailure": "RollBack"}));
+    let mut spec = demand("Act", &json!({"onFailure": "RollBack"}));
     spec["layout"] = json!("serving");
     spec["demand"]["changesPerHour"] = json!(0);
     assert_eq!(
         fields(spec),
         ["spec.demand", "spec.demand.changesPerHour", "spec.rollout.onFailure"]
     );
-    assert_eq!(fields(demand("Observe", json!({}))), [""; 0]);
+    assert_eq!(fields(demand("Observe", &json!({}))), [""; 0]);
     let reserved = json!({
         "nodeSelector": {"matchLabels": {"pool": "a"}}, "layout": "demand-cbf29ce484",
     });
     assert_eq!(fields(reserved), ["spec.layout"]);
-    serde_json::from_value::<PolicySpec>(demand("Auto", json!({}))).unwrap_err();
+    serde_json::from_value::<PolicySpec>(demand("Auto", &json!({}))).unwrap_err();
 }
 
 /// The record on the node limits a controller with an older view of it.
 #[test]
 fn m21_outdated_view_does_not_exceed_the_limits() {
-    let mut cluster = pool(2, "Act", json!({}));
+    let mut cluster = pool(2, "Act", &json!({}));
     let mut stale = Controller::new(&cluster);
     for instances in ["1g", "2g", "3g"] {
         stale = Controller::new(&cluster);
@@ -288,7 +288,7 @@ fn m21_outdated_view_does_not_exceed_the_limits() {
 /// Pods that arrive one after the other do not delay the change for the first one.
 #[test]
 fn m21_further_pods_join_a_proposal_without_another_hold() {
-    let mut cluster = pool(2, "Act", json!({}));
+    let mut cluster = pool(2, "Act", &json!({}));
     let mut pods = Vec::new();
     for number in 0..3 {
         pods.push(format!("team/{number}"));
@@ -304,7 +304,7 @@ fn m21_further_pods_join_a_proposal_without_another_hold() {
 #[test]
 fn m21_crash_at_any_write_completes_the_change() {
     for crash_after in 0..30 {
-        let mut cluster = pool(3, "Act", json!({"maxUnavailable": 2}));
+        let mut cluster = pool(3, "Act", &json!({"maxUnavailable": 2}));
         for (node, pod) in [("node-00", "a"), ("node-01", "b"), ("node-02", "c")] {
             cluster.proposals.insert(node.to_owned(), proposal(pod, pod));
         }
@@ -399,7 +399,7 @@ proptest! {
         acts in prop::collection::vec(act(), 1..200),
         budget in 1..3_u32,
     ) {
-        let mut cluster = pool(4, "Act", json!({"maxUnavailable": budget, "maxFailures": 100}));
+        let mut cluster = pool(4, "Act", &json!({"maxUnavailable": budget, "maxFailures": 100}));
         let (mut leader, mut other) = (Controller::new(&cluster), Controller::new(&cluster));
         for act in acts {
             let name = |node: u8| format!("node-{node:02}");

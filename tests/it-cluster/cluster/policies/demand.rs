@@ -22,7 +22,7 @@ const PROFILES: [&str; 3] = ["2g.10gb", "3g.20gb", "4g.20gb"];
 struct Pool<'a> {
     rig: Rig<'a>,
     _kubelet: Kubelet,
-    _agent: Program,
+    agent: Program,
     aggregator: Aggregator,
     namespace: String,
     /// UUID of the instance in use.
@@ -36,21 +36,16 @@ impl<'a> Pool<'a> {
         let rig = Rig::new(api, GPUS);
         let kubelet = Kubelet::start(&rig.machine);
         let namespace = api.namespace();
-        api.await_account(&namespace);
+        // There is no controller that creates accounts and removes the taint of new nodes.
+        api.kubectl(&["create", "serviceaccount", "default", "-n", &namespace]);
+        let untainted = r#"--patch={"spec": {"taints": null}}"#;
+        api.kubectl(&["patch", "node", rig.name(), "--type=merge", untainted]);
         let kubeconfig = format!("--kubeconfig={kubeconfig}");
         let arguments = ["--plaintext", "--follow-cluster", "--policies", &kubeconfig];
         let aggregator = Aggregator::start(&arguments);
-        let url = format!("--aggregator=http://{}", aggregator.grpc);
         let layouts = rig.machine.layouts("[{devices: 0, mig: {1g.5gb: 2}}]");
         rig.label(&["pool=a", "octavo.dev/layout=wanted"]);
-        let agent = rig.start(&[
-            &url,
-            "--aggregator-plaintext",
-            "--layouts",
-            &layouts,
-            "--usage-interval=1s",
-            "--mig-strategy=mixed",
-        ]);
+        let agent = start_agent(&rig, &aggregator, &["--layouts", &layouts]);
         rig.await_label("octavo.dev/layout-state", "applied");
         // The instances stay without their layout.
         rig.label(&["octavo.dev/layout-"]);
@@ -63,7 +58,7 @@ impl<'a> Pool<'a> {
         for profile in PROFILES {
             api.create(&pod(&namespace, &node, profile));
         }
-        Self { rig, _kubelet: kubelet, _agent: agent, aggregator, namespace, in_use }
+        Self { rig, _kubelet: kubelet, agent, aggregator, namespace, in_use }
     }
 
     fn apply(&self, mode: &str) {
@@ -112,6 +107,12 @@ impl<'a> Pool<'a> {
         let exists = all.any(|one| one.compute.iter().any(|part| part.uuid == self.in_use));
         assert!(exists, "the instance in use was destroyed");
     }
+}
+
+fn start_agent(rig: &Rig<'_>, aggregator: &Aggregator, more: &[&str]) -> Program {
+    let url = format!("--aggregator=http://{}", aggregator.grpc);
+    let arguments = [&url, "--aggregator-plaintext", "--usage-interval=1s", "--mig-strategy=mixed"];
+    rig.start(&[&arguments, more].concat())
 }
 
 /// Instances of the first device of a node.
@@ -198,16 +199,19 @@ async fn i3_aggregator_killed_after_every_write_carries_out_the_proposals_once()
         api.kubectl(&[&lease[..], &["--ignore-not-found"]].concat());
         proxy.allow_writes(1);
         pool.aggregator.restart();
+        // An agent that lost its aggregator several times waits before it connects again.
+        pool.agent.kill();
+        pool.agent = start_agent(&pool.rig, &pool.aggregator, &[]);
         let progress = async || proxy.is_out_of_writes() || is_complete(&pool).await;
         until_async("a write or the end", progress, |done| *done).await;
+        let is_complete = !proxy.is_out_of_writes();
         pool.aggregator.kill();
         pool.check_instance_in_use();
-        let status = pool.status();
-        if status["state"] == "Complete" && names(&pool.rig.machine.geometry(1)).len() == 1 {
+        if is_complete {
             break;
         }
         crashes += 1;
-        assert!(crashes < 60, "{status:#}");
+        assert!(crashes < 60, "{:#}", pool.status());
     }
     // The finalizer, the record, the proposal, the change and its end, and the status around them.
     assert!(crashes >= 6, "{crashes}");
