@@ -118,8 +118,9 @@ fn begin(
         let name = candidate.node.name();
         let mut joined = unavailable.clone();
         joined.insert(name);
-        // A node that is unavailable anyway costs nothing.
-        let has_budget = joined.len() <= budget.max(unavailable.len());
+        // A failed node is unavailable anyway. Others can only look so, in an outdated view.
+        let mut failures = policy.status.failures.iter();
+        let has_budget = joined.len() <= budget || failures.any(|failure| failure.node == name);
         if !has_budget || policy.status.updating.len() >= budget.min(MAX_CHANGES) {
             let names = unavailable.iter().map(|name| (*name).to_owned()).collect();
             wait.obstacle = Some(Obstacle::Budget { limit: budget, unavailable: names });

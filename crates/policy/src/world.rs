@@ -124,9 +124,8 @@ impl Policy {
             withdrawn: None,
             is_in_wave,
         };
-        let Some(demand) = self.active_demand().filter(|_| content.layout.is_none()) else {
-            return target;
-        };
+        let demand = self.spec.as_ref().ok().and_then(|spec| spec.demand);
+        let Some(demand) = demand.filter(|_| content.layout.is_none()) else { return target };
         let record = node.record.of(&self.uid);
         let recorded = record.and_then(|record| record.layout.as_deref());
         let current =

@@ -213,6 +213,20 @@ fn m21_failed_node_stops_the_policy_or_is_changed_again_after_the_cooldown() {
 }
 
 #[test]
+fn m21_change_that_has_begun_ends_in_another_mode_and_its_layout_stays() {
+    let mut cluster = pool(2, "Act", &json!({}));
+    cluster.machines.get_mut(NODE).unwrap().fate = Fate::Applies(5);
+    cluster.proposals.insert(NODE.to_owned(), proposal("3g", "train"));
+    run(&mut cluster, 4);
+    assert!(cluster.policies["a"].status.changes[0].is_in_progress());
+    cluster.apply("a", demand("Observe", &json!({})));
+    run(&mut cluster, 30);
+    assert_eq!(layout(&cluster, NODE), Some(demand_layout("3g")));
+    let status = &cluster.policies["a"].status;
+    assert_eq!((status.state, status.changes.len()), (PolicyState::Complete, 0));
+}
+
+#[test]
 fn m21_node_with_another_layout_is_left_alone() {
     let mut cluster = pool(2, "Act", &json!({}));
     cluster.label(NODE, LAYOUT_LABEL, Some("mine"));
