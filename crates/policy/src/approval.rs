@@ -22,12 +22,12 @@ pub enum ApprovalError {
 impl fmt::Display for ApprovalError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::OtherMode(None) => f.write_str("it has no spec.demand"),
+            Self::OtherMode(None) => f.write_str("spec.demand is not set"),
             Self::OtherMode(Some(mode)) => {
-                write!(f, "its spec.demand.mode is {mode}; only Propose needs approvals")
+                write!(f, "spec.demand.mode is {mode}; only Propose needs approvals")
             }
-            Self::NotProposed(node) => write!(f, "it proposes no change of node {node}"),
-            Self::Nothing => f.write_str("it proposes no change"),
+            Self::NotProposed(node) => write!(f, "no change is proposed for node {node}"),
+            Self::Nothing => f.write_str("no change is proposed"),
         }
     }
 }

@@ -95,10 +95,11 @@ pub(crate) fn update(
         patch.labels.insert(LAYOUT_LABEL.to_owned(), record.layout.clone());
         let reported = node.node.layout_report.as_ref().and_then(|report| report.layout.as_ref());
         record.was_reported = record.layout.is_some() && reported == record.layout.as_ref();
-        if recorded.is_some_and(is_demand_layout) || target.instances.is_some() {
-            let instances = target.instances.map(str::to_owned);
-            patch.annotations.insert(INSTANCES_ANNOTATION.to_owned(), instances);
-        }
+    }
+    let is_released = recorded.is_some_and(is_demand_layout) && recorded != target.layout;
+    if is_released || target.instances.is_some() {
+        let instances = target.instances.map(str::to_owned);
+        patch.annotations.insert(INSTANCES_ANNOTATION.to_owned(), instances);
     }
     if target.instances.is_some() {
         record.changes = limits::with_change(&record.changes, now);
@@ -165,7 +166,10 @@ fn removal(node: &PolicyNode<'_>, record: Option<&NodeRecord>) -> NodePatch {
     let remaining: Vec<Taint> = remaining.cloned().collect();
     let is_drain_ours = record.drain.is_some() && record.drain == node.node.drain;
     let drain = is_drain_ours.then_some(DRAIN_ANNOTATION);
-    let has_instances = record.layout.as_deref().is_some_and(is_demand_layout);
+    // The instances of another controller stay.
+    let current = node.layout().filter(|current| Some(*current) != record.layout.as_deref());
+    let has_instances = record.layout.as_deref().is_some_and(is_demand_layout)
+        && !current.is_some_and(is_demand_layout);
     let instances = has_instances.then_some(INSTANCES_ANNOTATION);
     NodePatch {
         annotations: drain.into_iter().chain(instances).map(|key| (key.to_owned(), None)).collect(),

@@ -2,8 +2,9 @@
 
 use crate::demand::DemandMode;
 use crate::instance_change::InstanceChange;
+use crate::node::Progress;
 use crate::status::PolicyStatus;
-use crate::world::Policy;
+use crate::world::{Policy, World};
 
 /// Event about the change of a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,7 +18,11 @@ pub struct ChangeEvent {
 }
 
 /// Events about the changes that differ between two states of a policy.
-pub fn change_events(policy: &Policy, after: &PolicyStatus) -> Vec<ChangeEvent> {
+pub(crate) fn change_events(
+    world: &World<'_>,
+    policy: &Policy,
+    after: &PolicyStatus,
+) -> Vec<ChangeEvent> {
     let before = &policy.status.changes;
     let is_same = |one: &InstanceChange, other: &InstanceChange| {
         one.id == other.id && one.is_in_progress() == other.is_in_progress()
@@ -40,9 +45,19 @@ pub fn change_events(policy: &Policy, after: &PolicyStatus) -> Vec<ChangeEvent> 
                 format!("{}: {}: {}", change.node, failure.reason, failure.message),
             ),
             None if change.withdrawn => ("InstancesWithdrawn", change.text()),
-            None => ("InstancesChanged", change.text()),
+            None if is_applied(world, policy, change) => ("InstancesChanged", change.text()),
+            None => ("InstancesAbandoned", change.text()),
         };
         ChangeEvent { reason, message, is_warning: failure.is_some() }
     });
     begun.chain(ended).collect()
+}
+
+/// Returns whether the node reports the layout of the change as applied.
+fn is_applied(world: &World<'_>, policy: &Policy, change: &InstanceChange) -> bool {
+    let node = world.nodes.get(change.node.as_str());
+    node.is_some_and(|node| {
+        let record = node.record.of(&policy.uid).filter(|record| change.is_recorded(record));
+        record.is_some_and(|record| node.progress(record) == Progress::Applied)
+    })
 }

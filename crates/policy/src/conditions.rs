@@ -204,7 +204,13 @@ fn waits_for(
         Some(Obstacle::NotReady(names)) => {
             return Some(format!("nodes to be ready: {}", first_names(names, MAX_NAMES)));
         }
-        Some(Obstacle::WaveRuns | Obstacle::Budget { .. } | Obstacle::Approval(_)) | None => {}
+        Some(
+            Obstacle::WaveRuns
+            | Obstacle::Budget { .. }
+            | Obstacle::Approval(_)
+            | Obstacle::Limits(_),
+        )
+        | None => {}
     }
     let blocked = status.updating.iter().find_map(|name| {
         let node = observed.managed.get(name.as_str())?;
@@ -235,6 +241,9 @@ fn waits_for(
             first_names(nodes, MAX_NAMES),
             policy.name
         )),
+        Some(Obstacle::Limits(at)) => {
+            Some(format!("{at}, when the limits of spec.demand permit the next change"))
+        }
         _ if status.nodes.applied < status.nodes.updated => {
             let all = observed
                 .managed

@@ -189,7 +189,9 @@ fn limit_demand(spec: &mut Value) {
     let duration = json!({"maxLength": 16, "minLength": 2, "pattern": DURATION});
     for (field, default) in [("hold", "1m"), ("cooldown", "30m")] {
         limit(spec, &format!("demand.{field}"), duration.clone());
-        limit(spec, &format!("demand.{field}"), json!({"default": default}));
+        let positive = rule("duration(self) > duration('0s')", "use at least 1s");
+        let limits = json!({"default": default, "x-kubernetes-validations": [positive]});
+        limit(spec, &format!("demand.{field}"), limits);
     }
     limit(spec, "demand.changesPerHour", json!({"minimum": 1, "maximum": 60, "default": 4}));
     limit(spec, "demand.mode", json!({"default": "Observe"}));

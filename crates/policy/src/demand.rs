@@ -12,9 +12,9 @@ use crate::period::Period;
 pub struct PolicyDemand {
     /// Use of the proposals for pending pods.
     pub mode: DemandMode,
-    /// Time for which the pods must be proposed instances of the node before they are created, and minimum time between two changes of a node.
+    /// Time for which pods must need instances on a node before they are created, and minimum time between two changes of a node.
     pub hold: Period,
-    /// Largest number of changes of a node in an hour.
+    /// Maximum number of changes of a node per hour.
     pub changes_per_hour: u32,
     /// Time after a failed change before the node is changed again.
     pub cooldown: Period,
@@ -37,11 +37,11 @@ pub struct PolicyDemand {
     ToSchema,
 )]
 pub enum DemandMode {
-    /// Carry them out.
+    /// Carry out proposals.
     Act,
-    /// Carry out those that an administrator approves.
+    /// Carry out approved proposals.
     Propose,
-    /// Only report them.
+    /// Report proposals only.
     #[default]
     Observe,
 }

@@ -7,16 +7,19 @@ use crate::next::refusal;
 use crate::rollout::Observation;
 use crate::world::World;
 
-/// Use of proposals on the nodes of policies that carry them out. Other nodes are absent.
+/// Use of proposals on the nodes of policies that can carry them out now. Other nodes are absent.
 pub fn demand_modes(world: &World<'_>) -> BTreeMap<String, DemandMode> {
     let mut modes = BTreeMap::new();
     for policy in world.policies {
         let Some(demand) = policy.active_demand() else { continue };
-        let is_running = policy.status.stop.is_none() && refusal(world, policy).is_none();
+        if refusal(world, policy).is_some() {
+            continue;
+        }
         let observed = Observation::new(world, policy);
-        let observed = observed.filter(|one| is_running && !one.spec.rollout.paused);
-        let nodes = observed.iter().flat_map(|observed| observed.managed.keys());
-        modes.extend(nodes.map(|node| ((*node).to_owned(), demand.mode)));
+        let nodes = observed.iter().flat_map(|observed| observed.managed.values());
+        // Pods need not wait for a node that failed or reached its limits.
+        let nodes = nodes.filter(|node| demand.can_change(node, &policy.uid, world.now));
+        modes.extend(nodes.map(|node| (node.name().to_owned(), demand.mode)));
     }
     modes
 }

@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 use crate::record::NodeRecord;
 
 /// Maximum number of pods of a change in the status.
-const MAX_PODS: usize = 16;
+const MAX_PODS: usize = 64;
 /// Maximum length of the message of a change, in characters.
 const MAX_MESSAGE_CHARS: usize = 500;
 
@@ -36,7 +36,7 @@ pub struct InstanceChange {
     pub node: String,
     /// Name of the layout: a digest of the instances.
     pub layout: String,
-    /// Pods that need the instances, as namespace/name; the first 16.
+    /// Pods that need the instances, as namespace/name; the first 64.
     pub pods: Vec<String>,
     /// Created and destroyed instances.
     pub message: String,
@@ -64,23 +64,37 @@ impl InstanceChange {
         let layout = demand_layout(&proposal.instances);
         let is_for = |pod: &String| proposal.pods.contains(pod);
         // Otherwise, a steady arrival of pods would delay every change.
-        let since = match before {
-            Some(before) if before.layout == layout => return before.clone(),
-            Some(before) if before.pods.iter().all(is_for) => before.since,
-            Some(_) | None => now,
-        };
-        let content = format!("{node} {layout} {since}");
+        let is_same = |before: &&Self| before.layout == layout || before.pods.iter().all(is_for);
+        let since = before.filter(is_same).map_or(now, |before| before.since);
+        let message = shortened(&proposal.message);
+        // An approval is for exactly what was shown.
+        let content = format!("{node} {layout} {since} {message}");
         let id = format!("{:016x}", Digest::from_bytes(content.as_bytes()));
         Self {
             id: id.chars().take(8).collect(),
             node: node.to_owned(),
             layout,
             pods: proposal.pods.iter().take(MAX_PODS).cloned().collect(),
-            message: proposal.message.chars().take(MAX_MESSAGE_CHARS).collect(),
+            message,
             since,
             begun: None,
             instances: None,
             withdrawn: false,
+        }
+    }
+
+    /// The withdrawal of a recorded layout.
+    pub(crate) fn withdrawal(node: &str, layout: &str, now: Timestamp) -> Self {
+        Self {
+            id: String::new(),
+            node: node.to_owned(),
+            layout: layout.to_owned(),
+            pods: Vec::new(),
+            message: "the layout cannot be applied".to_owned(),
+            since: now,
+            begun: Some(now),
+            instances: None,
+            withdrawn: true,
         }
     }
 
@@ -93,4 +107,12 @@ impl InstanceChange {
     pub(crate) fn is_recorded(&self, record: &NodeRecord) -> bool {
         record.layout.as_ref() == Some(&self.layout) && record.changes.last().copied() >= self.begun
     }
+}
+
+/// The beginning of a message that is too long.
+fn shortened(message: &str) -> String {
+    if message.chars().count() <= MAX_MESSAGE_CHARS {
+        return message.to_owned();
+    }
+    message.chars().take(MAX_MESSAGE_CHARS).chain(['…']).collect()
 }

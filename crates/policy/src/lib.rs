@@ -44,7 +44,7 @@ mod world;
 pub use self::amount::{IntOrText, MaxUnavailable};
 pub use self::approval::{ApprovalError, approvable, approval};
 pub use self::change::NodePatch;
-pub use self::change_event::{ChangeEvent, change_events};
+pub use self::change_event::ChangeEvent;
 pub use self::demand::{DemandMode, PolicyDemand};
 pub use self::demand_modes::demand_modes;
 pub use self::drain::{DrainScope, PolicyDrain};

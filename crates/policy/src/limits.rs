@@ -25,7 +25,7 @@ impl PolicyDemand {
     }
 
     /// Returns whether the limits permit to change the node now.
-    pub(crate) fn may_change(&self, node: &PolicyNode<'_>, uid: &str, now: Timestamp) -> bool {
+    pub(crate) fn can_change(&self, node: &PolicyNode<'_>, uid: &str, now: Timestamp) -> bool {
         node.record.of(uid).is_none_or(|record| self.next_change(node, record) <= now)
     }
 }

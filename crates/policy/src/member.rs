@@ -9,6 +9,7 @@ use strum::{Display, EnumIter, IntoStaticStr};
 use utoipa::ToSchema;
 
 use crate::node::{PolicyNode, Progress};
+use crate::record::Record;
 use crate::status::NodeFailure;
 use crate::world::{Policy, Relation, World};
 
@@ -102,6 +103,9 @@ fn member(world: &World<'_>, policy: &Policy, node: &PolicyNode<'_>) -> PolicyMe
         Relation::Overridden => {
             let message = match node.layout() {
                 Some(layout) => format!("another user or program chose the layout {layout}"),
+                None if node.record.valid().is_some() || node.record == Record::Absent => {
+                    "the settings of its agent choose a layout".to_owned()
+                }
                 None => "the record of the policy is invalid".to_owned(),
             };
             (MemberState::Overridden, Some(message))

@@ -199,19 +199,13 @@ impl PolicyDrain {
 impl PolicyDemand {
     /// Use of the proposals, and its limits.
     pub fn text(&self) -> String {
-        let limits = format!(
-            "after {}, at most {} an hour for each node",
-            self.hold,
-            count_noun(
-                usize::try_from(self.changes_per_hour).unwrap_or(usize::MAX),
-                "change",
-                "changes"
-            )
-        );
+        let count = usize::try_from(self.changes_per_hour).unwrap_or(usize::MAX);
+        let limit =
+            format!("at most {} per hour on each node", count_noun(count, "change", "changes"));
         match self.mode {
-            DemandMode::Act => format!("proposals are carried out {limits}"),
-            DemandMode::Propose => format!("approved proposals are carried out, {limits}"),
-            DemandMode::Observe => "proposals are only reported".to_owned(),
+            DemandMode::Act => format!("carries out proposals after {}; {limit}", self.hold),
+            DemandMode::Propose => format!("carries out approved proposals; {limit}"),
+            DemandMode::Observe => "reports proposals only".to_owned(),
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 
+use crate::change_event::{ChangeEvent, change_events};
 use crate::conditions;
 use crate::node::Progress;
 use crate::proposals;
@@ -29,6 +30,8 @@ pub enum Step {
         policy: String,
         /// The status.
         status: Box<PolicyStatus>,
+        /// Events about changes of instances.
+        events: Vec<ChangeEvent>,
     },
     /// Read a node and apply [`World::patch`] of this policy.
     ChangeNode {
@@ -148,7 +151,9 @@ fn advance(world: &World<'_>, policy: &Policy, decision: &mut Decision) {
     let (status, wake_at) = status(world, policy);
     decision.wake_at = decision.wake_at.into_iter().chain(wake_at).min();
     if status != policy.status {
-        decision.steps.push(Step::WriteStatus { policy: name(), status: Box::new(status) });
+        let events = change_events(world, policy, &status);
+        let status = Box::new(status);
+        decision.steps.push(Step::WriteStatus { policy: name(), status, events });
         return;
     }
     let is_paused = policy.spec.as_ref().is_ok_and(|spec| spec.rollout.paused);

@@ -6,16 +6,19 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
-use octavo_node::node_object::demand_layout;
+use octavo_node::node_object::{demand_layout, is_demand_layout};
 
 use crate::demand::{DemandMode, PolicyDemand};
 use crate::instance_change::{InstanceChange, NodeProposal};
 use crate::node::{PolicyNode, Progress};
+use crate::record::NodeRecord;
 use crate::rollout::{self, Observation, Obstacle};
 use crate::world::{Policy, World};
 
-/// Maximum number of changes in the status, which bounds its size: the instances of a node have up to 6 KiB.
+/// Maximum number of changes in the status, which bounds its size.
 const MAX_CHANGES: usize = 50;
+/// Maximum size of the instances of a node in bytes. Those of 8 GPUs have about 6 KiB, those of 16 GPUs about 13 KiB.
+const MAX_INSTANCES_BYTES: usize = 16 * 1024;
 
 /// Obstacle to a proposal, and the next time that matters.
 #[derive(Debug, Default)]
@@ -46,6 +49,12 @@ pub(crate) fn advance(
         policy.status.changes.extend(proposed);
         return DemandWait::default();
     };
+    changes.extend(withdrawals(policy, observed, (world, all)));
+    for change in &changes {
+        if !policy.status.is_updating(&change.node) {
+            policy.status.updating.push(change.node.clone());
+        }
+    }
     let candidates = selected(policy, observed, (world, all), &changes);
     let room = MAX_CHANGES.saturating_sub(changes.len());
     let known: BTreeMap<&str, &InstanceChange> =
@@ -101,9 +110,11 @@ fn begin(
             None => due.push(index),
         }
     }
-    if !unapproved.is_empty() {
-        wait.obstacle = Some(Obstacle::Approval(unapproved));
-    }
+    wait.obstacle = if unapproved.is_empty() {
+        wait.wake_at.map(Obstacle::Limits)
+    } else {
+        Some(Obstacle::Approval(unapproved))
+    };
     if due.is_empty() {
         return;
     }
@@ -142,7 +153,8 @@ fn selected<'a>(
     changes: &[InstanceChange],
 ) -> Vec<(&'a PolicyNode<'a>, &'a NodeProposal)> {
     // A pod that waits for a change needs no other one.
-    let all = world.policies.iter().flat_map(|policy| &policy.status.changes);
+    let policies = world.policies.iter().filter(|policy| policy.active_demand().is_some());
+    let all = policies.flat_map(|policy| &policy.status.changes);
     let running = all.filter(|change| change.is_in_progress()).chain(changes);
     let served: BTreeSet<&str> =
         running.flat_map(|change| &change.pods).map(String::as_str).collect();
@@ -155,6 +167,7 @@ fn selected<'a>(
             let record = node.record.of(&policy.uid);
             let is_new = record.is_none_or(|record| record.layout.as_ref() != Some(&layout));
             is_new
+                && proposal.instances.len() <= MAX_INSTANCES_BYTES
                 && node.is_ready()
                 && !policy.status.is_updating(node.name())
                 && proposal.pods.iter().all(|pod| !served.contains(pod.as_str()))
@@ -162,7 +175,8 @@ fn selected<'a>(
         .collect()
 }
 
-/// Returns whether workloads block a change that the demand no longer needs.
+/// Returns whether a change is withdrawn: workloads block it and no pod needs it, or its deadline passed before it was written or while it
+/// was blocked.
 fn is_obsolete(
     policy: &Policy,
     change: &InstanceChange,
@@ -170,15 +184,49 @@ fn is_obsolete(
     world: &World<'_>,
 ) -> bool {
     let Some(node) = observed.managed.get(change.node.as_str()) else { return false };
-    let record = node.record.of(&policy.uid).filter(|record| {
-        change.is_recorded(record)
-            && record.unreliable_until().is_none_or(|until| until <= world.now)
+    let deadline = observed.spec.rollout.node_deadline.signed();
+    let is_overdue =
+        |since: Timestamp| since.saturating_add(deadline).is_ok_and(|until| until <= world.now);
+    let record = node.record.of(&policy.uid).filter(|record| change.is_recorded(record));
+    let Some(record) = record else { return change.begun.is_some_and(is_overdue) };
+    let is_needed =
+        world.proposals.as_ref().is_none_or(|all| is_proposed(all, node.name(), &change.layout));
+    is_blocked(node, record, world.now) && (!is_needed || is_overdue(record.since))
+}
+
+/// Withdrawals of layouts that no change has: blocked ones that are not needed, and ones that fail after they were applied.
+fn withdrawals(
+    policy: &Policy,
+    observed: &Observation<'_>,
+    (world, proposals): (&World<'_>, &BTreeMap<String, NodeProposal>),
+) -> Vec<InstanceChange> {
+    let status = &policy.status;
+    let has_failed = |name: &str| status.failures.iter().any(|failure| failure.node == name);
+    let nodes = observed.managed.values().filter(|node| {
+        !status.is_updating(node.name()) && !has_failed(node.name()) && node.is_ready()
     });
-    let is_blocked =
-        record.is_some_and(|record| matches!(node.progress(record), Progress::Pending(Some(_))));
-    let is_needed = world.proposals.as_ref().is_none_or(|proposals| {
-        let proposal = proposals.get(change.node.as_str());
-        proposal.is_some_and(|proposal| demand_layout(&proposal.instances) == change.layout)
+    let found = nodes.filter_map(|node| {
+        let record = node.record.of(&policy.uid)?;
+        let layout = record.layout.as_deref().filter(|layout| is_demand_layout(layout))?;
+        let is_unusable = is_reliable(record, world.now)
+            && matches!(node.progress(record), Progress::Failed { .. });
+        let is_obsolete =
+            is_blocked(node, record, world.now) && !is_proposed(proposals, node.name(), layout);
+        (is_unusable || is_obsolete)
+            .then(|| InstanceChange::withdrawal(node.name(), layout, world.now))
     });
-    is_blocked && !is_needed
+    found.take(MAX_CHANGES).collect()
+}
+
+fn is_reliable(record: &NodeRecord, now: Timestamp) -> bool {
+    record.unreliable_until().is_none_or(|until| until <= now)
+}
+
+fn is_blocked(node: &PolicyNode<'_>, record: &NodeRecord, now: Timestamp) -> bool {
+    is_reliable(record, now) && matches!(node.progress(record), Progress::Pending(Some(_)))
+}
+
+fn is_proposed(proposals: &BTreeMap<String, NodeProposal>, node: &str, layout: &str) -> bool {
+    let proposal = proposals.get(node);
+    proposal.is_some_and(|proposal| demand_layout(&proposal.instances) == layout)
 }

@@ -47,6 +47,8 @@ pub(crate) enum Obstacle {
     NotReady(Vec<String>),
     /// Changes of instances on these nodes wait for an approval.
     Approval(Vec<String>),
+    /// Changes of instances wait for the limits of the policy.
+    Limits(Timestamp),
 }
 
 impl<'a> Observation<'a> {
@@ -228,6 +230,8 @@ pub(crate) fn settle(policy: &mut Policy, observed: &Observation<'_>, now: Times
             Progress::Failed { reason, message } => {
                 failed.push(failure(record, name, (reason.as_ref(), &message)));
             }
+            // A blocked change of instances is withdrawn.
+            Progress::Pending(Some(_)) if policy.has_change(name) => updating.push(name.clone()),
             Progress::Pending(message)
                 if record.since.saturating_add(deadline).is_ok_and(|until| until <= now) =>
             {

@@ -57,6 +57,11 @@ pub fn problems(spec: &PolicySpec) -> Vec<SpecProblem> {
         if spec.layout.is_some() {
             add("spec.demand".to_owned(), "a policy has either a layout or demand");
         }
+        for (field, period) in [("hold", demand.hold), ("cooldown", demand.cooldown)] {
+            if period.get().is_zero() {
+                add(format!("spec.demand.{field}"), "use at least 1s");
+            }
+        }
         if !(1..=60).contains(&demand.changes_per_hour) {
             add("spec.demand.changesPerHour".to_owned(), "use a number from 1 to 60");
         }

@@ -9,7 +9,7 @@ use octavo_node::node_object::is_demand_layout;
 use crate::change::{self, NodePatch, NodeTarget, Owner};
 use crate::demand::{DemandMode, PolicyDemand};
 use crate::instance_change::NodeProposal;
-use crate::node::PolicyNode;
+use crate::node::{PolicyNode, Progress};
 use crate::record::{NodeRecord, Record};
 use crate::spec::PolicySpec;
 use crate::status::{Content, PolicyStatus, StopAction};
@@ -94,10 +94,17 @@ impl Policy {
         status.content(&status.revision).map(Target::Content)
     }
 
-    /// The settings of a policy that carries out proposals.
+    /// The settings of a policy that carries out proposals now.
     pub(crate) fn active_demand(&self) -> Option<&PolicyDemand> {
-        let spec = self.spec.as_ref().ok()?;
-        spec.demand.as_ref().filter(|demand| demand.mode != DemandMode::Observe)
+        let spec = self.spec.as_ref().ok().filter(|spec| !spec.rollout.paused)?;
+        let demand = spec.demand.as_ref().filter(|demand| demand.mode != DemandMode::Observe);
+        demand.filter(|_| self.status.stop.is_none())
+    }
+
+    /// Returns whether the instances of the node are being changed.
+    pub(crate) fn has_change(&self, node: &str) -> bool {
+        let mut changes = self.status.changes.iter();
+        changes.any(|change| change.node == node && change.is_in_progress())
     }
 
     fn owner(&self) -> Owner<'_> {
@@ -127,16 +134,22 @@ impl Policy {
         let demand = self.spec.as_ref().ok().and_then(|spec| spec.demand);
         let Some(demand) = demand.filter(|_| content.layout.is_none()) else { return target };
         let record = node.record.of(&self.uid);
-        let recorded = record.and_then(|record| record.layout.as_deref());
+        // Without its label or after a failure, the layout is removed: its instances cannot be written again.
+        let is_usable = |record: &&NodeRecord| {
+            let has_failed = matches!(node.progress(record), Progress::Failed { .. });
+            let is_retried = record.rollout != self.status.rollout;
+            node.layout() == record.layout.as_deref() && !(has_failed && is_retried)
+        };
+        let usable = record.filter(is_usable).and_then(|record| record.layout.as_deref());
         let current =
-            NodeTarget { layout: recorded.filter(|layout| is_demand_layout(layout)), ..target };
+            NodeTarget { layout: usable.filter(|layout| is_demand_layout(layout)), ..target };
         let change = self.status.changes.iter().find(|change| change.node == node.name());
+        if let Some(change) = change.filter(|change| change.withdrawn) {
+            return NodeTarget { withdrawn: Some(&change.layout), ..target };
+        }
         match change.and_then(|change| Some((change, change.instances.as_deref()?))) {
-            Some((change, _)) if change.withdrawn => {
-                NodeTarget { withdrawn: Some(&change.layout), ..target }
-            }
             Some((change, _)) if record.is_some_and(|record| change.is_recorded(record)) => current,
-            Some((change, instances)) if demand.may_change(node, &self.uid, now) => {
+            Some((change, instances)) if demand.can_change(node, &self.uid, now) => {
                 NodeTarget { layout: Some(&change.layout), instances: Some(instances), ..target }
             }
             Some(_) | None => current,

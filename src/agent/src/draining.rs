@@ -13,7 +13,8 @@ use octavo_node::node_object::drain::{
 use octavo_node::node_object::event_deduplicator::Event;
 use octavo_node::node_object::operands::{CLIENT_LABELS, PAUSED, RUNNING};
 use octavo_node::node_object::{
-    Compat, DRAIN_ANNOTATION, ObservedNode, REPARTITIONING_TAINT, TAINT_EFFECT,
+    Compat, DRAIN_ANNOTATION, LAYOUT_LABEL, ObservedNode, REPARTITIONING_TAINT, TAINT_EFFECT,
+    is_demand_layout,
 };
 use octavo_planner::reconcile::NodeLayoutStatus;
 use octavo_toolkit::error::chain;
@@ -127,6 +128,11 @@ impl DrainController {
 
     /// Returns the current policy, and an event if the Node has a new annotation that is invalid. The settings apply then.
     fn policy(&mut self, view: &ObservedNode) -> (Option<Policy>, Option<Event>) {
+        // Running pods take precedence over instances for pending pods.
+        if view.labels.get(LAYOUT_LABEL).is_some_and(|layout| is_demand_layout(layout)) {
+            self.requested = None;
+            return (None, None);
+        }
         let Some(text) = view.annotations.get(DRAIN_ANNOTATION) else {
             self.requested = None;
             return (self.configured, None);

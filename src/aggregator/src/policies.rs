@@ -264,11 +264,11 @@ impl<'a> Leader<'a> {
                 self.memory.record_policy(written);
                 Ok(true)
             }
-            Step::WriteStatus { policy, status } => {
+            Step::WriteStatus { policy, status, events } => {
                 let Some(policy) = named(policy) else { return Ok(false) };
                 let written = self.client.write_status(policy, status).await?;
                 self.memory.record_policy(written);
-                self.announce(policy, status).await;
+                self.announce(policy, status, events).await;
                 Ok(true)
             }
             Step::ChangeNode { policy, node } => {
@@ -317,10 +317,10 @@ impl<'a> Leader<'a> {
     }
 
     /// Creates an event if the state of a policy differs. The status has the same information, so a lost event is not repeated.
-    async fn announce(&self, before: &Policy, status: &PolicyStatus) {
-        for ChangeEvent { reason, message, is_warning } in change_events(before, status) {
+    async fn announce(&self, before: &Policy, status: &PolicyStatus, events: &[ChangeEvent]) {
+        for ChangeEvent { reason, message, is_warning } in events {
             info!(policy = %before.name, reason, %message, "instances for pending pods");
-            self.create_event(before, (reason, is_warning), &message).await;
+            self.create_event(before, (reason, *is_warning), message).await;
         }
         let (old, new) = (before.status.state, status.state);
         if old == new || new == PolicyState::Unknown {

@@ -10,7 +10,8 @@ use serde_json::{Value, json};
 
 use crate::record::{DRAIN_ANNOTATION, LAYOUT_LABEL, Record};
 use crate::{
-    NodePatch, NodeProposal, Policy, PolicyNode, PolicySpec, Step, World, next, release_orphan,
+    ChangeEvent, NodePatch, NodeProposal, Policy, PolicyNode, PolicySpec, Step, World, next,
+    release_orphan,
 };
 
 /// Reaction of a node to a layout that is chosen.
@@ -45,6 +46,8 @@ pub(super) struct Cluster {
     pub(super) writes: u32,
     /// Instances that pending pods need, by node.
     pub(super) proposals: BTreeMap<String, NodeProposal>,
+    /// Events about changes of instances.
+    pub(super) events: Vec<ChangeEvent>,
     /// Times at which nodes got a layout of demand.
     pub(super) instance_changes: BTreeMap<String, Vec<Timestamp>>,
     version: u64,
@@ -66,6 +69,7 @@ impl Cluster {
             taken_down: BTreeSet::new(),
             writes: 0,
             proposals: BTreeMap::new(),
+            events: Vec::new(),
             instance_changes: BTreeMap::new(),
             version: 1,
         };
@@ -294,8 +298,11 @@ impl Controller {
                     self.policies.remove(&policy);
                     cluster.policies.remove(&policy).is_some()
                 }
-                Step::WriteStatus { policy, status } => {
-                    self.write_policy(cluster, &policy, |policy| policy.status = *status)
+                Step::WriteStatus { policy, status, events } => {
+                    let is_written =
+                        self.write_policy(cluster, &policy, |policy| policy.status = *status);
+                    cluster.events.extend(events.into_iter().filter(|_| is_written));
+                    is_written
                 }
                 Step::ChangeNode { policy, node } => {
                     self.change(cluster, &policies, (&policy, &node))

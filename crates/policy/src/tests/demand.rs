@@ -5,12 +5,11 @@ use octavo_node::node_object::demand_layout;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::cluster::{Cluster, Controller, Fate};
+use super::cluster::{Cluster, Controller, Fate, spec};
 use crate::record::LAYOUT_LABEL;
 use crate::validation::problems;
 use crate::{
     ApprovalError, NodeProposal, PolicySpec, PolicyState, PolicyStatus, approvable, approval,
-    change_events,
 };
 
 const NODE: &str = "node-00";
@@ -102,7 +101,7 @@ fn m21_proposal_waits_for_its_approval_and_an_approval_counts_once() {
 }
 
 #[test]
-fn m21_approval_names_the_proposals_that_are_left() {
+fn m21_approval_drops_identifiers_of_past_proposals() {
     let mut cluster = pool(3, "Propose", &json!({}));
     let nothing: [String; 0] = [];
     assert_eq!(approvable(&cluster.policies["a"], &nothing), Err(ApprovalError::Nothing));
@@ -120,28 +119,133 @@ fn m21_approval_names_the_proposals_that_are_left() {
     assert_eq!(unknown, Err(ApprovalError::NotProposed("node-02".to_owned())));
     cluster.apply("a", demand("Act", &json!({})));
     let refused = approvable(&cluster.policies["a"], &nothing).unwrap_err();
-    assert_eq!(refused.to_string(), "its spec.demand.mode is Act; only Propose needs approvals");
+    assert_eq!(refused.to_string(), "spec.demand.mode is Act; only Propose needs approvals");
+}
+
+fn reasons(cluster: &Cluster) -> Vec<&'static str> {
+    assert!(cluster.events.iter().all(|event| event.message.contains(NODE)), "{cluster:#?}");
+    cluster.events.iter().map(|event| event.reason).collect()
 }
 
 #[test]
 fn m21_every_change_has_events() {
-    let mut cluster = pool(2, "Propose", &json!({}));
-    cluster.proposals.insert(NODE.to_owned(), proposal("3g", "train"));
-    let mut reasons = Vec::new();
-    for minute in 0..8 {
-        let before = cluster.policies["a"].clone();
-        if let Some(change) = before.status.changes.first() {
-            cluster.edit("a", |policy| policy.approved = [change.id.clone()].into());
-        }
-        if minute == 4 {
-            cluster.proposals.clear();
-        }
+    for (fate, ending) in [
+        (Fate::Applies(2), "InstancesChanged"),
+        (Fate::Blocks, "InstancesWithdrawn"),
+        (Fate::Fails, "InstancesFailed"),
+    ] {
+        let mut cluster = pool(2, "Propose", &json!({}));
+        cluster.machines.get_mut(NODE).unwrap().fate = fate;
+        cluster.proposals.insert(NODE.to_owned(), proposal("3g", "train"));
         run(&mut cluster, 1);
-        let events = change_events(&before, &cluster.policies["a"].status);
-        assert!(events.iter().all(|event| event.message.contains(NODE)), "{events:?}");
-        reasons.extend(events.into_iter().map(|event| event.reason));
+        let id = cluster.policies["a"].status.changes[0].id.clone();
+        cluster.edit("a", |policy| policy.approved = [id].into());
+        run(&mut cluster, 1);
+        cluster.proposals.clear();
+        run(&mut cluster, 5);
+        assert_eq!(reasons(&cluster), ["InstancesProposed", "InstancesChanging", ending]);
     }
-    assert_eq!(reasons, ["InstancesProposed", "InstancesChanging", "InstancesChanged"]);
+}
+
+/// The node leaves the policy while it is being changed.
+#[test]
+fn m21_change_of_a_node_that_leaves_the_policy_is_abandoned() {
+    let mut cluster = pool(2, "Act", &json!({}));
+    cluster.machines.get_mut(NODE).unwrap().fate = Fate::Applies(9);
+    cluster.proposals.insert(NODE.to_owned(), proposal("3g", "train"));
+    run(&mut cluster, 4);
+    cluster.label(NODE, "pool", None);
+    run(&mut cluster, 4);
+    assert_eq!(reasons(&cluster), ["InstancesChanging", "InstancesAbandoned"]);
+    assert_eq!((layout(&cluster, NODE), &cluster.machines[NODE].instances), (None, &None));
+}
+
+#[test]
+fn m21_removed_label_releases_the_instances() {
+    let mut cluster = pool(2, "Act", &json!({}));
+    cluster.proposals.insert(NODE.to_owned(), proposal("3g", "train"));
+    run(&mut cluster, 5);
+    cluster.proposals.clear();
+    cluster.label(NODE, LAYOUT_LABEL, None);
+    run(&mut cluster, 5);
+    assert_eq!((layout(&cluster, NODE), &cluster.machines[NODE].instances), (None, &None));
+    assert_eq!(cluster.state("a"), "Complete");
+}
+
+#[test]
+fn m21_change_that_stays_blocked_is_withdrawn_at_the_deadline() {
+    let mut cluster = pool(2, "Act", &json!({"nodeDeadline": "10m"}));
+    cluster.machines.get_mut(NODE).unwrap().fate = Fate::Blocks;
+    cluster.proposals.insert(NODE.to_owned(), proposal("3g", "train"));
+    run(&mut cluster, 10);
+    assert_eq!(layout(&cluster, NODE), Some(demand_layout("3g")));
+    run(&mut cluster, 4);
+    assert_eq!(layout(&cluster, NODE), None);
+    assert!(cluster.policies["a"].status.failures.is_empty());
+}
+
+/// A GPU that the instances name is replaced after they were applied.
+#[test]
+fn m21_layout_that_fails_later_is_withdrawn() {
+    let mut cluster = pool(2, "Act", &json!({}));
+    cluster.proposals.insert(NODE.to_owned(), proposal("3g", "train"));
+    run(&mut cluster, 5);
+    cluster.proposals.clear();
+    cluster.machines.get_mut(NODE).unwrap().fate = Fate::Fails;
+    run(&mut cluster, 3);
+    assert_eq!((layout(&cluster, NODE), &cluster.machines[NODE].instances), (None, &None));
+    assert_eq!(cluster.state("a"), "Complete");
+}
+
+#[test]
+fn m21_new_spec_continues_a_stopped_policy() {
+    let mut cluster = pool(2, "Act", &json!({}));
+    cluster.machines.get_mut(NODE).unwrap().fate = Fate::Fails;
+    cluster.proposals.insert(NODE.to_owned(), proposal("3g", "train"));
+    run(&mut cluster, 6);
+    assert_eq!(cluster.state("a"), "Stopped");
+    cluster.proposals.clear();
+    cluster.apply("a", demand("Act", &json!({"nodeDeadline": "20m"})));
+    run(&mut cluster, 4);
+    assert_eq!((cluster.state("a").as_str(), layout(&cluster, NODE)), ("Complete", None));
+}
+
+#[test]
+fn m21_rollback_to_a_layout_ends_changes() {
+    let mut cluster = Cluster::new(2);
+    cluster.apply("a", spec("serving", json!({})));
+    cluster.settle();
+    let revision = cluster.policies["a"].status.revision.clone();
+    cluster.apply("a", demand("Act", &json!({})));
+    cluster.settle();
+    cluster.proposals.insert(NODE.to_owned(), proposal("3g", "train"));
+    run(&mut cluster, 4);
+    assert_eq!(layout(&cluster, NODE), Some(demand_layout("3g")));
+    cluster.edit("a", |policy| policy.rollback_to = Some(revision));
+    run(&mut cluster, 30);
+    assert_eq!(cluster.state("a"), "RolledBack");
+    assert_eq!(layout(&cluster, NODE).as_deref(), Some("serving"));
+    assert_eq!(cluster.machines[NODE].instances, None);
+    assert_eq!(reasons(&cluster).len(), 2, "{:?}", cluster.events);
+}
+
+/// A pause that lasts must not carry out an old plan at its end.
+#[test]
+fn m21_change_that_was_not_written_in_time_is_withdrawn() {
+    let mut cluster = pool(2, "Act", &json!({"nodeDeadline": "10m"}));
+    cluster.proposals.insert(NODE.to_owned(), proposal("3g", "train"));
+    run(&mut cluster, 2);
+    let mut controller = Controller::new(&cluster);
+    controller.work(&mut cluster, 1);
+    assert!(cluster.policies["a"].status.changes[0].is_in_progress());
+    let rollout = json!({"nodeDeadline": "10m", "paused": true});
+    cluster.apply("a", demand("Act", &rollout));
+    cluster.proposals.clear();
+    run(&mut cluster, 20);
+    cluster.apply("a", demand("Act", &json!({"nodeDeadline": "10m"})));
+    run(&mut cluster, 5);
+    assert_eq!(layout(&cluster, NODE), None);
+    assert_eq!(cluster.state("a"), "Complete");
 }
 
 #[test]
@@ -154,7 +258,7 @@ fn m21_observed_demand_changes_nothing() {
 }
 
 #[test]
-fn m21_changes_keep_to_the_budget_and_pods_get_one_change() {
+fn m21_budget_limits_changes_and_each_pod_causes_one() {
     let mut cluster = pool(4, "Act", &json!({"maxUnavailable": 2}));
     for machine in cluster.machines.values_mut() {
         machine.fate = Fate::Applies(5);
@@ -237,7 +341,7 @@ fn m21_node_with_another_layout_is_left_alone() {
 }
 
 #[test]
-fn m21_layout_goes_with_the_demand_of_the_spec_or_with_the_policy() {
+fn m21_layout_is_removed_with_spec_demand_or_the_policy() {
     let mut cluster = pool(2, "Act", &json!({}));
     cluster.proposals.insert(NODE.to_owned(), proposal("3g", "train"));
     run(&mut cluster, 5);
@@ -360,7 +464,7 @@ fn m21_crash_at_any_write_completes_the_change() {
 }
 
 #[derive(Debug, Clone)]
-enum Act {
+enum Action {
     Propose(u8, u8),
     Forget(u8),
     Work(u32),
@@ -372,17 +476,17 @@ enum Act {
     Remove(u8),
 }
 
-fn act() -> impl Strategy<Value = Act> {
+fn action() -> impl Strategy<Value = Action> {
     prop_oneof![
-        8 => (0..4_u8, 0..3_u8).prop_map(|(node, text)| Act::Propose(node, text)),
-        2 => (0..4_u8).prop_map(Act::Forget),
-        8 => (1..6_u32).prop_map(Act::Work),
-        4 => Just(Act::See),
-        1 => Just(Act::Switch),
-        8 => (1..4_u32).prop_map(Act::Tick),
-        2 => (0..4_u8, prop_oneof![Just(Fate::Fails), Just(Fate::Blocks), (1..5_u32).prop_map(Fate::Applies)]).prop_map(|(node, fate)| Act::Fate(node, fate)),
-        1 => Just(Act::LoseStatus),
-        1 => (0..4_u8).prop_map(Act::Remove),
+        8 => (0..4_u8, 0..3_u8).prop_map(|(node, text)| Action::Propose(node, text)),
+        2 => (0..4_u8).prop_map(Action::Forget),
+        8 => (1..6_u32).prop_map(Action::Work),
+        4 => Just(Action::See),
+        1 => Just(Action::Switch),
+        8 => (1..4_u32).prop_map(Action::Tick),
+        2 => (0..4_u8, prop_oneof![Just(Fate::Fails), Just(Fate::Blocks), (1..5_u32).prop_map(Fate::Applies)]).prop_map(|(node, fate)| Action::Fate(node, fate)),
+        1 => Just(Action::LoseStatus),
+        1 => (0..4_u8).prop_map(Action::Remove),
     ]
 }
 
@@ -410,37 +514,37 @@ proptest! {
     /// Demand that alternates in any way, with crashes, failures and outdated views, causes no more changes than the limits permit.
     #[test]
     fn m21_alternating_demand_does_not_exceed_the_limits(
-        acts in prop::collection::vec(act(), 1..200),
+        actions in prop::collection::vec(action(), 1..200),
         budget in 1..3_u32,
     ) {
         let mut cluster = pool(4, "Act", &json!({"maxUnavailable": budget, "maxFailures": 100}));
         let (mut leader, mut other) = (Controller::new(&cluster), Controller::new(&cluster));
-        for act in acts {
+        for action in actions {
             let name = |node: u8| format!("node-{node:02}");
-            match act {
-                Act::Propose(node, text) => {
+            match action {
+                Action::Propose(node, text) => {
                     let text = ["1g", "2g", "3g"][usize::from(text)];
                     cluster.proposals.insert(name(node), proposal(text, &name(node)));
                 }
-                Act::Forget(node) => drop(cluster.proposals.remove(&name(node))),
-                Act::Work(most) => drop(leader.work(&mut cluster, most)),
-                Act::See => leader.see_nodes(&cluster),
-                Act::Switch => {
+                Action::Forget(node) => drop(cluster.proposals.remove(&name(node))),
+                Action::Work(most) => drop(leader.work(&mut cluster, most)),
+                Action::See => leader.see_nodes(&cluster),
+                Action::Switch => {
                     std::mem::swap(&mut leader, &mut other);
                     leader.list_policies(&cluster);
                 }
-                Act::Tick(minutes) => (0..minutes).for_each(|_minute| cluster.tick()),
-                Act::Fate(node, fate) => {
+                Action::Tick(minutes) => (0..minutes).for_each(|_minute| cluster.tick()),
+                Action::Fate(node, fate) => {
                     if let Some(machine) = cluster.machines.get_mut(&name(node)) {
                         machine.fate = fate;
                     }
                 }
-                Act::LoseStatus => {
+                Action::LoseStatus => {
                     cluster.edit("a", |policy| policy.status = PolicyStatus::default());
                     leader = Controller::new(&cluster);
                     other = leader.clone();
                 }
-                Act::Remove(node) => {
+                Action::Remove(node) => {
                     cluster.machines.remove(&name(node));
                     cluster.taken_down.remove(&name(node));
                 }

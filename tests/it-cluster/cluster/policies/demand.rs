@@ -166,7 +166,7 @@ async fn m21_approved_proposal_is_carried_out_beside_an_instance_in_use() {
     assert!(shown.contains("Proposed") && shown.contains("wants-3g-20gb: create"), "{shown}");
     let (code, refused) = run(&["policy", "approve", "a", "another-node"]);
     assert_eq!(code, Some(1), "{refused}");
-    assert!(refused.contains("it proposes no change of node another-node"), "{refused}");
+    assert!(refused.contains("no change is proposed for node another-node"), "{refused}");
     let (code, approved) = run(&["policy", "approve", "a"]);
     assert_eq!(code, Some(0), "{approved}");
     assert!(approved.starts_with(&format!("approved {}: ", pool.rig.name())), "{approved}");

@@ -6,11 +6,11 @@ use serde_json::{Value, json};
 
 use super::super::nodes::{Nodes, root};
 use super::sharing::{INSTALL, SHELL};
-use super::site::{H100, Site, VERSION, figure, values};
+use super::site::{H100, Site, VERSION, figure, values_with_layouts};
 
 /// Values of an administrator who lets a policy change instances.
 fn demand() -> Value {
-    let mut values = values(VERSION);
+    let mut values = values_with_layouts(VERSION);
     values["tier"] = json!("applier");
     values["aggregator"] = json!({"followCluster": true, "policies": {"enabled": true}});
     let agent = values["agent"].as_object_mut().unwrap();
