@@ -10,7 +10,8 @@ use crate::proposal::{MAX_PODS, MIN_AGE_SECONDS};
 use crate::report::{DemandReport, InstancePlace, Outcome, PodProposal, ProposedInstance};
 
 /// Statement that the proposals have no effect.
-pub const ONLY_PROPOSALS: &str = "these are proposals: Octavo changes nothing";
+pub const ONLY_PROPOSALS: &str =
+    "these are proposals; only policies with spec.demand carry them out";
 
 impl DemandReport {
     /// Number of pods by outcome, in the order of the outcomes; without outcomes that no pod has.

@@ -94,7 +94,9 @@ pub(crate) fn update(
     if node.layout() != target.layout && (target.layout.is_some() || recorded.is_some()) {
         patch.labels.insert(LAYOUT_LABEL.to_owned(), record.layout.clone());
         let reported = node.node.layout_report.as_ref().and_then(|report| report.layout.as_ref());
-        record.was_reported = record.layout.is_some() && reported == record.layout.as_ref();
+        // After a withdrawal, the report is that of the withdrawn layout for a while.
+        record.was_reported = reported.is_some()
+            && (reported == record.layout.as_ref() || target.withdrawn.is_some());
     }
     let is_released = recorded.is_some_and(is_demand_layout) && recorded != target.layout;
     if is_released || target.instances.is_some() {
@@ -105,6 +107,27 @@ pub(crate) fn update(
         record.changes = limits::with_change(&record.changes, now);
         record.withdrawn = None;
     }
+    set_taints(&mut patch, node, content, &mut record);
+    record.drain = set_drain(&mut patch, node, before, content);
+    let is_recorded = before.is_some_and(|before| {
+        let rollout = if target.is_in_wave { owner.rollout } else { before.rollout };
+        let (since, was_reported) = (before.since, before.was_reported);
+        NodeRecord { rollout, since, was_reported, ..record.clone() } == *before
+    });
+    let is_unchanged =
+        patch.labels.is_empty() && patch.annotations.is_empty() && patch.taints.is_none();
+    let is_current = is_unchanged && is_recorded;
+    patch.record = Some(record);
+    (!is_current).then_some(patch)
+}
+
+/// Adds the taints of the content to the patch, and records those that are new.
+fn set_taints(
+    patch: &mut NodePatch,
+    node: &PolicyNode<'_>,
+    content: &Content,
+    record: &mut NodeRecord,
+) {
     let mut taints = patch.taints.take().unwrap_or_else(|| node.node.taints.clone());
     for wanted in &content.taints {
         let is_same = |one: &Taint| one.key == wanted.key && one.effect == wanted.effect;
@@ -117,17 +140,6 @@ pub(crate) fn update(
         taints.clone_from(&node.node.taints);
     }
     patch.taints = (taints != node.node.taints).then_some(taints);
-    record.drain = set_drain(&mut patch, node, before, content);
-    let is_recorded = before.is_some_and(|before| {
-        let rollout = if target.is_in_wave { owner.rollout } else { before.rollout };
-        let (since, was_reported) = (before.since, before.was_reported);
-        NodeRecord { rollout, since, was_reported, ..record.clone() } == *before
-    });
-    let is_unchanged =
-        patch.labels.is_empty() && patch.annotations.is_empty() && patch.taints.is_none();
-    let is_current = is_unchanged && is_recorded;
-    patch.record = Some(record);
-    (!is_current).then_some(patch)
 }
 
 /// Adds the change of the annotation `octavo.dev/drain` to the patch, and returns the recorded value.

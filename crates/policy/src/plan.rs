@@ -110,7 +110,7 @@ pub fn plan(world: &World<'_>, policy: &Policy) -> PolicyPlan {
         // With a pause, the current wave ends first. A rollback has no pauses.
         let pause = observed.spec.rollout.pause.filter(|pause| !pause.get().is_zero());
         let is_separate = pause.is_some() && policy.status.stop.is_none();
-        schedule.fill((&begun, first), candidates, (observed.budget(), is_separate));
+        schedule.fill((&begun, first), candidates, (observed.budget(), is_separate), &policy.uid);
     }
     let named = |wanted: Relation| {
         let all = observed.others.iter().filter(move |(_, relation)| *relation == wanted);
@@ -171,6 +171,7 @@ impl<'a> Schedule<'a> {
         (begun, first): (&Nodes<'a>, Nodes<'a>),
         candidates: Nodes<'a>,
         (budget, is_separate): (usize, bool),
+        uid: &str,
     ) {
         let (ready, not_ready) = rollout::ordered(candidates, &self.unavailable);
         let mut rest = ready.as_slice();
@@ -180,7 +181,7 @@ impl<'a> Schedule<'a> {
             let count = if is_separate && busy > 0 {
                 0
             } else {
-                rollout::joining(rest, &self.unavailable, budget, busy)
+                rollout::joining(rest, &self.unavailable, (budget, busy), uid)
             };
             let (joining, later) = rest.split_at_checked(count).unwrap_or((rest, &[]));
             wave.extend(joining);

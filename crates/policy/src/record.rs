@@ -41,8 +41,8 @@ pub struct NodeRecord {
     pub since: Timestamp,
     /// Value of the label `octavo.dev/layout`.
     pub layout: Option<String>,
-    /// True if the agent already reported this layout when the label changed to it, for example because the label changes back. The
-    /// report is then that of an earlier choice for a while.
+    /// True if the agent already reported this layout when the label changed to it, for example because the label changes back, or if a
+    /// layout was withdrawn. The report is then that of an earlier choice for a while.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub was_reported: bool,
     /// Labels.

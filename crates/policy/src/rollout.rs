@@ -319,7 +319,7 @@ pub(crate) fn extend(
     let status = &mut policy.status;
     let unavailable = observed.unavailable(status);
     let (ready, not_ready) = ordered(candidates, &unavailable);
-    let count = joining(&ready, &unavailable, budget, status.updating.len());
+    let count = joining(&ready, &unavailable, (budget, status.updating.len()), &policy.uid);
     status.updating.extend(names(ready.iter().take(count)));
     if count < ready.len() {
         let unavailable = unavailable.iter().map(|name| (*name).to_owned()).collect();
@@ -342,20 +342,24 @@ pub(crate) fn ordered<'a>(
     (ready, not_ready)
 }
 
-/// Number of the first of these nodes that join a wave, which has `busy` nodes already.
+/// Number of the first of these nodes that join a wave of the policy with this UID, which has `busy` nodes already.
 pub(crate) fn joining(
     ready: &[&PolicyNode<'_>],
     unavailable: &BTreeSet<&str>,
-    budget: usize,
-    busy: usize,
+    (budget, busy): (usize, usize),
+    uid: &str,
 ) -> usize {
-    let mut count = unavailable.len();
+    let mut joined = unavailable.clone();
+    let mut is_first = busy == 0;
     let free = budget.min(MAX_WAVE).saturating_sub(busy);
     let nodes = ready.iter().take(free).take_while(|node| {
-        // A node that is unavailable anyway costs nothing: a changed layout is often its remedy.
-        let cost = usize::from(!unavailable.contains(node.name()));
-        count = count.saturating_add(cost);
-        cost == 0 || count <= budget
+        joined.insert(node.name());
+        // A node that is unavailable anyway costs nothing: a changed layout is often its remedy. In an outdated view, a node that an
+        // earlier wave changed only looks unavailable, so such nodes join one at a time.
+        let is_certain = node.record.of(uid).is_none();
+        let is_free = unavailable.contains(node.name()) && (is_certain || is_first);
+        is_first = false;
+        is_free || joined.len() <= budget
     });
     nodes.count()
 }

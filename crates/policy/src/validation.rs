@@ -53,25 +53,7 @@ pub fn problems(spec: &PolicySpec) -> Vec<SpecProblem> {
     if spec.layout.as_deref().is_some_and(is_demand_layout) {
         add("spec.layout".to_owned(), "names that begin with demand- are reserved for spec.demand");
     }
-    if let Some(demand) = &spec.demand {
-        if spec.layout.is_some() {
-            add("spec.demand".to_owned(), "a policy has either a layout or demand");
-        }
-        for (field, period) in [("hold", demand.hold), ("cooldown", demand.cooldown)] {
-            if period.get().is_zero() {
-                add(format!("spec.demand.{field}"), "use at least 1s");
-            }
-        }
-        if !(1..=60).contains(&demand.changes_per_hour) {
-            add("spec.demand.changesPerHour".to_owned(), "use a number from 1 to 60");
-        }
-        if spec.rollout.on_failure == OnFailure::RollBack {
-            add(
-                "spec.rollout.onFailure".to_owned(),
-                "with demand, only Pause is possible, because the instances of a node have no revisions",
-            );
-        }
-    }
+    demand_problems(spec, &mut add);
     if spec.node_selector.is_empty() {
         add("spec.nodeSelector".to_owned(), "select nodes by at least one label");
     }
@@ -113,6 +95,28 @@ pub fn problems(spec: &PolicySpec) -> Vec<SpecProblem> {
         }
     }
     all
+}
+
+/// Finds the invalid fields of `spec.demand`, and of others that depend on it.
+fn demand_problems(spec: &PolicySpec, add: &mut impl FnMut(String, &str)) {
+    let Some(demand) = &spec.demand else { return };
+    if spec.layout.is_some() {
+        add("spec.demand".to_owned(), "a policy has either a layout or demand");
+    }
+    for (field, period) in [("hold", demand.hold), ("cooldown", demand.cooldown)] {
+        if period.get().is_zero() {
+            add(format!("spec.demand.{field}"), "use at least 1s");
+        }
+    }
+    if !(1..=60).contains(&demand.changes_per_hour) {
+        add("spec.demand.changesPerHour".to_owned(), "use a number from 1 to 60");
+    }
+    if spec.rollout.on_failure == OnFailure::RollBack {
+        add(
+            "spec.rollout.onFailure".to_owned(),
+            "with demand, only Pause is possible, because the instances of a node have no revisions",
+        );
+    }
 }
 
 const RESERVED: &str =

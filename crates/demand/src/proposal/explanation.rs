@@ -118,7 +118,7 @@ impl Planning<'_> {
         let (operations, fewest) = (other.operations(), best.operations());
         let message =
             if other.score.0 > best.score.0 && other.score.0.is_some() && best.score.0.is_some() {
-                "no policy carries out proposals for this node, or only approved ones".to_owned()
+                "no policy carries out proposals for this node without approval".to_owned()
             } else if operations > fewest {
                 let more = operations.saturating_sub(fewest);
                 let more = count_noun(more, "more operation", "more operations");

@@ -144,7 +144,7 @@ fn pods_are_shown_with_outcome_and_details() {
         "<strong>2</strong> pods wait for MIG instances",
         "<b>1</b> replace",
         "<b>1</b> blocked",
-        "These are proposals: Octavo changes nothing.",
+        "These are proposals; only policies with spec.demand carry them out.",
         "<summary>1 instance, 1 alternative, 1 obstacle</summary>",
         "<li>create 3g.40gb in slices 4-7 of GPU 3 (0000:03:00.0), destroy 1g.10gb at slice 4</li>",
         "Fragmentation: 0.4 more slices are unusable for an average request",

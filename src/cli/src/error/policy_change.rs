@@ -15,7 +15,7 @@ pub(crate) enum PolicyChangeError {
     #[error("cannot change the policy")]
     Write(#[source] Box<PolicyWriteError>),
     /// Standard input cannot confirm the change.
-    #[error("the policy was not applied: standard input is no terminal to confirm it")]
+    #[error("nothing was changed: standard input is no terminal to confirm it")]
     NotConfirmed,
     /// A rollback cannot be requested.
     #[error("cannot roll back policy {policy}")]
@@ -40,7 +40,7 @@ impl PolicyChangeError {
     pub(crate) fn advice(&self) -> Option<&'static str> {
         Some(match self {
             Self::Connect(error) => error.advice(),
-            Self::NotConfirmed => "review the plan, and repeat the command with --yes",
+            Self::NotConfirmed => "review the output, and repeat the command with --yes",
             Self::Rollback { source: RollbackError::Requested(_), .. } => {
                 "it is carried out once: apply the manifest of that revision, or remove the \
                  annotation and repeat the command"

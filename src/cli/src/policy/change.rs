@@ -6,6 +6,7 @@ use octavo_client::{Client, ServerSettings};
 use octavo_kube::client::connect_user;
 use octavo_kube::hardware_profiles::Outcome;
 use octavo_kube::policies::{PolicyWriteError, PolicyWriter};
+use octavo_model::text::count_noun;
 use octavo_policy::{approvable, rollback_target};
 use serde_json::Value;
 
@@ -39,7 +40,7 @@ pub(super) async fn apply(
         output::note(&format!("note: {}", printable(notice)));
     }
     let name = manifest.pointer("/metadata/name").and_then(Value::as_str).unwrap_or(&plan.name);
-    if !settings.yes && !confirm(name)? {
+    if !settings.yes && !confirm(&format!("Apply policy {}?", printable(name)))? {
         return Ok(Report::failed(format!("policy {} was not applied\n", printable(name))));
     }
     let outcome = writer(&settings.server).await?.apply(name, &manifest).await;
@@ -52,13 +53,12 @@ pub(super) async fn apply(
 }
 
 /// Asks on the terminal.
-fn confirm(name: &str) -> Result<bool, CliError> {
+fn confirm(question: &str) -> Result<bool, CliError> {
     if !io::stdin().is_terminal() {
         return Err(PolicyChangeError::NotConfirmed.into());
     }
     let mut screen = io::stderr().lock();
-    let question = format!("Apply policy {}? [y/N] ", printable(name));
-    let shown = screen.write_all(question.as_bytes()).and_then(|()| screen.flush());
+    let shown = write!(screen, "{question} [y/N] ").and_then(|()| screen.flush());
     shown.map_err(CliError::Print)?;
     let mut answer = String::new();
     io::stdin().read_line(&mut answer).map_err(|source| CliError::Read {
@@ -110,9 +110,18 @@ pub(super) async fn approve(settings: &ApproveSettings) -> Result<Report, CliErr
     let policy = writer.get(name).await.map_err(failure)?;
     let refused = |source| PolicyChangeError::Approve { policy: name.clone(), source };
     let changes = approvable(&policy, &settings.nodes).map_err(refused)?;
+    let lines: String =
+        changes.iter().map(|change| format!("{}\n", printable(&change.text()))).collect();
+    let _ = output::out(&lines)?;
+    let count = count_noun(changes.len(), "change", "changes");
+    let question = format!("Approve {count}?");
+    if !settings.yes && !confirm(&question)? {
+        return Ok(Report::failed("nothing was approved\n".to_owned()));
+    }
+    // Refused if the policy was changed since it was read, so only what was shown is approved.
     writer.approve(&policy, &changes).await.map_err(failure)?;
-    let lines = changes.iter().map(|change| format!("approved {}\n", printable(&change.text())));
-    Ok(Report { output: lines.collect(), ..Report::default() })
+    let output = format!("{count} of policy {} approved\n", printable(name));
+    Ok(Report { output, ..Report::default() })
 }
 
 async fn writer(server: &ServerSettings) -> Result<PolicyWriter, CliError> {

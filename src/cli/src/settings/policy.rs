@@ -122,6 +122,10 @@ pub struct ApproveSettings {
     /// Nodes whose proposed instances to approve [default: all nodes]
     #[arg(value_name = "NODE")]
     pub nodes: Vec<String>,
+
+    /// Approve without confirmation
+    #[arg(short, long)]
+    pub yes: bool,
 }
 
 /// Settings of `octavo policy rollback`.

@@ -164,12 +164,17 @@ async fn m21_approved_proposal_is_carried_out_beside_an_instance_in_use() {
     let (code, shown) = run(&["policy", "status", "a"]);
     assert_eq!(code, Some(0), "{shown}");
     assert!(shown.contains("Proposed") && shown.contains("wants-3g-20gb: create"), "{shown}");
-    let (code, refused) = run(&["policy", "approve", "a", "another-node"]);
-    assert_eq!(code, Some(1), "{refused}");
-    assert!(refused.contains("no change is proposed for node another-node"), "{refused}");
-    let (code, approved) = run(&["policy", "approve", "a"]);
+    for (node, refusal) in [
+        ("another-node", "no change is proposed for node another-node"),
+        (pool.rig.name(), "repeat the command with --yes"),
+    ] {
+        let (code, refused) = run(&["policy", "approve", "a", node]);
+        assert_eq!(code, Some(1), "{refused}");
+        assert!(refused.contains(refusal), "{refused}");
+    }
+    let (code, approved) = run(&["policy", "approve", "a", "--yes"]);
     assert_eq!(code, Some(0), "{approved}");
-    assert!(approved.starts_with(&format!("approved {}: ", pool.rig.name())), "{approved}");
+    assert!(approved.starts_with(&format!("{}: ", pool.rig.name())), "{approved}");
 
     pool.await_instances().await;
     let is_complete = |status: &Value| {
