@@ -25,7 +25,7 @@ use octavo_ledger::audit::PolicyEvent;
 use octavo_node::node_object::write_backoff::WriteBackoff;
 use octavo_policy::{
     ChangeEvent, Decision, DemandMode, NodeProposal, Policy, PolicyNode, PolicyState, PolicyStatus,
-    Step, World, change_events, next, release_orphan,
+    Step, World, next, release_orphan,
 };
 use octavo_store::policies::{FeasibilityCache, PolicyView, world};
 use octavo_store::startup::awaits_agents;

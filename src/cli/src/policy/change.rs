@@ -110,9 +110,8 @@ pub(super) async fn approve(settings: &ApproveSettings) -> Result<Report, CliErr
     let policy = writer.get(name).await.map_err(failure)?;
     let refused = |source| PolicyChangeError::Approve { policy: name.clone(), source };
     let changes = approvable(&policy, &settings.nodes).map_err(refused)?;
-    let lines: String =
-        changes.iter().map(|change| format!("{}\n", printable(&change.text()))).collect();
-    let _ = output::out(&lines)?;
+    let lines: Vec<String> = changes.iter().map(|change| printable(&change.text())).collect();
+    let _ = output::out(&format!("{}\n", lines.join("\n")))?;
     let count = count_noun(changes.len(), "change", "changes");
     let question = format!("Approve {count}?");
     if !settings.yes && !confirm(&question)? {
