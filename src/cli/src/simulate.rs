@@ -171,13 +171,13 @@ fn recorded(
 /// Notes on usage of the ledger that is not simulated.
 fn omitted(rows: OmittedRows) -> impl Iterator<Item = String> {
     let all = [
-        (rows.whole_gpus, "GPUs without MIG"),
-        (rows.compute_instances, "compute instances that share a MIG instance"),
+        (rows.without_partition, "without a MIG partition"),
+        (rows.compute_instances, "of compute instances that share a MIG instance"),
     ];
     let omitted = all.into_iter().filter(|(number, _)| *number > 0);
-    omitted.map(|(number, units)| {
+    omitted.map(|(number, kind)| {
         let rows = if number == 1 { "row" } else { "rows" };
-        format!("not simulated: {} {rows} of {units}", count(number))
+        format!("not simulated: {} {rows} {kind}", count(number))
     })
 }
 

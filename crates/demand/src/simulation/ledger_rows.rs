@@ -33,8 +33,8 @@ pub(super) struct LedgerRow {
 #[derive(Debug, Default)]
 pub(super) struct LedgerRows {
     by_instance: BTreeMap<(String, ProfileName), Vec<Usage>>,
-    /// Number of allocations of GPUs without MIG.
-    pub(super) whole_gpus: usize,
+    /// Number of rows without a MIG partition.
+    pub(super) without_partition: usize,
     /// Number of allocations of compute instances that share a MIG instance.
     pub(super) compute_instances: usize,
 }
@@ -47,7 +47,7 @@ struct Usage {
     pod: Pod,
 }
 
-/// A pod. Without a UID, another pod can have the same name later.
+/// A pod. Without a UID, another pod can have the same name later. Usage whose holder is not known has an empty name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Pod {
     uid: String,
@@ -76,7 +76,7 @@ impl LedgerRows {
             other => return Err(format!("state: {other:?} is not a state of the ledger")),
         }
         if row.partition_uuid.is_empty() {
-            self.whole_gpus = self.whole_gpus.saturating_add(1);
+            self.without_partition = self.without_partition.saturating_add(1);
             return Ok(());
         }
         let profile: ProfileName =
@@ -135,7 +135,8 @@ impl Allocation {
         }
         // A pod has its instance until it ends, so a gap is time without a report.
         let is_adjacent = usage.start == self.end || !usage.pod.uid.is_empty();
-        is_adjacent && self.pods.contains(&usage.pod)
+        // Usage without a pod can have any holder, so two intervals of it can be of different ones.
+        is_adjacent && !usage.pod.name.is_empty() && self.pods.contains(&usage.pod)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use octavo_model::text::group_thousands;
 use serde::Deserialize;
 use thiserror::Error;
 
@@ -16,7 +17,7 @@ const MAX_SECONDS: f64 = 3_155_760_000.0;
 /// Requests of a file.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Trace {
-    /// The requests in the order of their arrival.
+    /// The requests in the order of their arrival. The first one arrives at time 0.
     pub jobs: Vec<Job>,
     /// Usage that is not an allocation of a MIG instance.
     pub omitted: OmittedRows,
@@ -25,8 +26,8 @@ pub struct Trace {
 /// Numbers of rows of the ledger that are not part of a trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct OmittedRows {
-    /// Allocations of GPUs without MIG, whole or time-sliced.
-    pub whole_gpus: usize,
+    /// Rows without a MIG partition: whole and time-sliced GPUs, and usage whose partition is not known.
+    pub without_partition: usize,
     /// Allocations of compute instances that share a MIG instance.
     pub compute_instances: usize,
 }
@@ -39,6 +40,9 @@ pub enum TraceError {
         "it is not a CSV file with the columns arrival, duration and profile, or with those of the ledger's export"
     )]
     Csv(#[from] csv::Error),
+    /// It has other columns of the ledger's export, but not this one.
+    #[error("the column {0} of the ledger's export is missing")]
+    MissingColumn(&'static str),
     /// A value is invalid.
     #[error("line {line}: {reason}")]
     Value {
@@ -54,7 +58,7 @@ pub enum TraceError {
     #[error("it has no allocations of MIG instances")]
     NoAllocations,
     /// It has too many requests.
-    #[error("it has more than {MAX_ROWS} rows")]
+    #[error("it has more than {} rows; select fewer days", group_thousands(&MAX_ROWS.to_string()))]
     TooLong,
 }
 
@@ -74,31 +78,40 @@ pub fn parse_trace(text: &str) -> Result<Trace, TraceError> {
     let mut reader = csv::ReaderBuilder::new();
     let mut reader = reader.comment(Some(b'#')).trim(csv::Trim::All).from_reader(text.as_bytes());
     let headers = reader.headers()?;
-    if COLUMNS.iter().all(|column| headers.iter().any(|header| header == *column)) {
-        usage(&mut reader)
-    } else {
-        requests(&mut reader)
+    let has = |column: &str| headers.iter().any(|header| header == column);
+    match COLUMNS.into_iter().find(|column| !has(column)) {
+        None => usage(&mut reader),
+        Some(missing) if !has("arrival") && (has("start_time") || has("partition_uuid")) => {
+            Err(TraceError::MissingColumn(missing))
+        }
+        Some(_) => requests(&mut reader),
     }
 }
 
 fn requests(reader: &mut Reader<'_>) -> Result<Trace, TraceError> {
-    let mut jobs = Vec::new();
+    let mut jobs: Vec<Job> = Vec::new();
     for_each_row(reader, |row: Row| {
         jobs.push(job(&row)?);
         Ok(())
     })?;
-    if jobs.is_empty() {
-        return Err(TraceError::Empty);
-    }
     jobs.sort_by_key(|job| job.arrival);
+    let Some(first) = jobs.first().map(|job| job.arrival) else {
+        return Err(TraceError::Empty);
+    };
+    // Recorded arrivals are often Unix timestamps, and samples begin at time 0.
+    for job in &mut jobs {
+        job.arrival = job.arrival.saturating_sub(first);
+    }
     Ok(Trace { jobs, omitted: OmittedRows::default() })
 }
 
 fn usage(reader: &mut Reader<'_>) -> Result<Trace, TraceError> {
     let mut rows = LedgerRows::default();
     for_each_row(reader, |row: LedgerRow| rows.add(row))?;
-    let omitted =
-        OmittedRows { whole_gpus: rows.whole_gpus, compute_instances: rows.compute_instances };
+    let omitted = OmittedRows {
+        without_partition: rows.without_partition,
+        compute_instances: rows.compute_instances,
+    };
     let jobs = rows.jobs();
     if jobs.is_empty() { Err(TraceError::NoAllocations) } else { Ok(Trace { jobs, omitted }) }
 }

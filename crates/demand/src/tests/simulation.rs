@@ -151,6 +151,18 @@ fn samples_show_the_slices_after_each_change() {
     assert!((later.free - expected.free).abs() < 1e-9, "{later:?}");
 }
 
+#[test]
+fn samples_begin_at_the_first_arrival() {
+    // Unix timestamps, not in order.
+    let jobs = jobs("1700000100,1,1g.10gb\n1700000000,50,7g.80gb\n1700000050,100,4g.40gb\n");
+    let arrivals: Vec<u64> = jobs.iter().map(|job| job.arrival.as_secs()).collect();
+    assert_eq!(arrivals, [0, 50, 100]);
+    let series = run(fleet(1), &jobs, options(Strategy::FirstFit, Discipline::Loss)).series;
+    assert_eq!((series.samples.len(), series.end), (MAX_SAMPLES, Duration::from_secs(100)));
+    assert_eq!(series.measured_from, Duration::ZERO);
+    assert_eq!(state_at(&series, Duration::ZERO).used.to_string(), "7");
+}
+
 /// The last sample until this time.
 fn state_at(series: &TimeSeries, time: Duration) -> Sample {
     let times = (0_u32..).map(|number| series.step * number);

@@ -44,6 +44,34 @@ fn pod_retains_its_instance_in_a_gap_only_if_its_uid_is_known() {
 }
 
 #[test]
+fn usage_without_a_pod_is_one_request_for_each_interval() {
+    let rows = "\
+        used,,,,MIG-1,1g.10gb,2026-11-27 08:00:00+00,2026-11-27 08:10:00+00\n\
+        used,,,,MIG-1,1g.10gb,2026-11-27 08:10:00+00,2026-11-27 08:20:00+00\n";
+    let expected = [(0, 600, "1g.10gb".to_owned()), (600, 600, "1g.10gb".to_owned())];
+    assert_eq!(requests(rows), expected);
+}
+
+#[test]
+fn partition_with_another_profile_is_another_request() {
+    let rows = "\
+        used,ml,a,u1,MIG-1,1g.10gb,2026-11-27 08:00:00+00,2026-11-27 08:10:00+00\n\
+        used,ml,a,u1,MIG-1,2g.20gb,2026-11-27 08:10:00+00,2026-11-27 08:20:00+00\n";
+    let expected = [(0, 600, "1g.10gb".to_owned()), (600, 600, "2g.20gb".to_owned())];
+    assert_eq!(requests(rows), expected);
+}
+
+#[test]
+fn another_pod_in_a_gap_ends_the_request() {
+    let rows = "\
+        used,ml,a,u1,MIG-1,1g.10gb,2026-11-27 08:00:00+00,2026-11-27 08:10:00+00\n\
+        used,ml,b,u2,MIG-1,1g.10gb,2026-11-27 08:12:00+00,2026-11-27 08:14:00+00\n\
+        used,ml,a,u1,MIG-1,1g.10gb,2026-11-27 08:20:00+00,2026-11-27 08:30:00+00\n";
+    let expected = [(0, 600), (720, 120), (1_200, 600)];
+    assert_eq!(requests(rows), expected.map(|(at, time)| (at, time, "1g.10gb".to_owned())));
+}
+
+#[test]
 fn pods_that_share_an_instance_are_one_request() {
     let rows = "\
         used,ml,a,u1,MIG-1,2g.20gb,2026-11-27 08:00:00+00,2026-11-27 08:10:00+00\n\
@@ -65,7 +93,7 @@ fn usage_of_other_parts_is_omitted_and_counted() {
         used,ml,d,u4,MIG-2,1g.10gb,2026-11-27 08:00:00+00,2026-11-27 08:10:00+00\n";
     let trace = trace(rows).unwrap();
     assert_eq!(trace.jobs.len(), 1);
-    assert_eq!(trace.omitted, OmittedRows { whole_gpus: 2, compute_instances: 1 });
+    assert_eq!(trace.omitted, OmittedRows { without_partition: 2, compute_instances: 1 });
 }
 
 #[test]
@@ -75,6 +103,27 @@ fn other_columns_and_their_order_do_not_matter() {
     let jobs = parse_trace(text).unwrap().jobs;
     assert_eq!(jobs.len(), 1);
     assert_eq!(jobs[0].duration.as_millis(), 3_599_500);
+}
+
+#[test]
+fn missing_column_of_the_export_is_named() {
+    for (header, expected) in [
+        (HEADER.replace("pod_uid,", ""), "pod_uid"),
+        (HEADER.replace(",start_time", ""), "start_time"),
+        (HEADER.replace("partition_uuid,", ""), "partition_uuid"),
+    ] {
+        let error = parse_trace(&format!("{header}\n")).unwrap_err().to_string();
+        assert_eq!(error, format!("the column {expected} of the ledger's export is missing"));
+    }
+    // A file with requests can have any other column.
+    let text = "arrival,duration,profile,start_time\n0,60,1g.10gb,08:00\n";
+    assert_eq!(parse_trace(text).unwrap().jobs.len(), 1);
+}
+
+#[test]
+fn limit_of_rows_is_readable() {
+    let error = TraceError::TooLong.to_string();
+    assert_eq!(error, "it has more than 1,000,000 rows; select fewer days");
 }
 
 #[test]
