@@ -51,15 +51,26 @@ fn cli_output_matches_golden_files() {
     trycmd::TestCases::new().env("COLUMNS", "80").case("tests/golden/cli/*.trycmd");
 }
 
-#[test]
-fn simulation_report_matches_golden_file() {
-    let (machine, trace) = (machine("h100x8"), "tests/golden/cli/simulate/queue.csv");
-    let arguments = ["simulate", "--from", &machine, "--gpus", "1", "--trace", trace, "--queue"];
-    let strategies = ["--strategy", "octavo,spread", "-o", "html"];
-    let output = run(&[&arguments[..], &strategies[..]].concat());
+/// A report of the simulation with these arguments, on this number of GPUs like those of a recorded node.
+fn simulation_report(gpus: &str, arguments: &[&str]) -> String {
+    let machine = machine("h100x8");
+    let fleet = ["simulate", "--from", &machine, "--gpus", gpus, "--strategy", "octavo,spread"];
+    let output = run(&[&fleet[..], arguments, &["-o", "html"]].concat());
     assert!(output.status.success(), "{}", stderr(&output));
-    let page = stdout(&output).replace(env!("CARGO_PKG_VERSION"), "VERSION");
+    stdout(&output).replace(env!("CARGO_PKG_VERSION"), "VERSION")
+}
+
+#[test]
+fn simulation_report_of_a_file_matches_golden_file() {
+    let trace = "tests/golden/cli/simulate/queue.csv";
+    let page = simulation_report("1", &["--trace", trace, "--queue"]);
     golden("cli/simulate/queue.html", &page);
+}
+
+#[test]
+fn simulation_report_of_random_requests_matches_golden_file() {
+    let page = simulation_report("2", &["--mix", "uniform", "--requests", "50", "--runs", "2"]);
+    golden("cli/simulate/uniform.html", &page);
 }
 
 #[test]

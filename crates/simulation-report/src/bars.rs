@@ -29,7 +29,7 @@ pub(crate) struct BarChart {
 pub(crate) struct Row {
     /// Strategy.
     pub(crate) name: &'static str,
-    /// True if no strategy is better.
+    /// True if the best mean is within the standard deviation.
     pub(crate) is_best: bool,
     /// What is drawn.
     pub(crate) marks: Vec<Mark>,
@@ -44,8 +44,8 @@ pub(crate) enum Mark {
     Bar { class: &'static str, x: String, width: String },
     /// Horizontal line with a tick at both ends.
     Whisker { from: String, to: String },
-    /// Vertical line through all rows.
-    Bound { x: String },
+    /// Vertical line through all rows: the acceptance of one pool.
+    Pool { x: String },
     /// Vertical line in this row.
     Tick { x: String },
     /// Dot.
@@ -56,43 +56,51 @@ pub(crate) enum Mark {
 pub(crate) const SLICES: &[(&str, &str)] =
     &[("in-use", "in use"), ("fragmented", "fragmented"), ("free", "free")];
 
-/// Accepted requests with their standard deviation, and the bound of one pool.
+/// Accepted requests with their standard deviation, and the acceptance of one pool.
 pub(crate) fn acceptance(comparison: &Comparison) -> BarChart {
-    let bound = comparison.pool_acceptance.map(|pool| pool.mean);
+    let pool = comparison.pool_acceptance.map(|pool| pool.mean);
     let all = comparison.strategies.iter().map(|one| one.acceptance);
     let lowest = all.clone().map(|one| one.mean - one.standard_deviation);
-    let highest = all.map(|one| one.mean + one.standard_deviation).chain(bound);
+    let highest = all.map(|one| one.mean + one.standard_deviation).chain(pool);
     let step = |value: f64| value / ACCEPTANCE_STEP;
     let low = step(lowest.fold(1.0, f64::min) - 0.001).floor().max(0.0) * ACCEPTANCE_STEP;
     let high = step(highest.fold(0.0, f64::max)).ceil() * ACCEPTANCE_STEP;
-    let scale = Scale { low, high: high.clamp(low + ACCEPTANCE_STEP, 1.0) };
+    let scale = Scale { low, high: high.max(low + ACCEPTANCE_STEP).min(1.0) };
     let best = comparison.best_acceptance();
     let rows = comparison.strategies.iter().map(|one| {
         let (mean, deviation) = (one.acceptance.mean, one.acceptance.standard_deviation);
         let (from, to) = (scale.at(mean - deviation), scale.at(mean + deviation));
         let whisker = (deviation > 0.0).then_some(Mark::Whisker { from, to });
-        let bound = bound.map(|bound| Mark::Bound { x: scale.at(bound) });
+        let pool = pool.map(|pool| Mark::Pool { x: scale.at(pool) });
         let dot = Mark::Dot { x: scale.at(mean) };
         Row {
             name: one.strategy.into(),
             is_best: one.is_best(best),
-            marks: bound.into_iter().chain(whisker).chain([dot]).collect(),
+            marks: pool.into_iter().chain(whisker).chain([dot]).collect(),
             values: vec![share(one.acceptance)],
         }
     });
-    let mut description = "Dot: mean share of the requests. Bold: within the standard deviation of the best strategy. The scale does not begin at 0.".to_owned();
+    let axis = [scale.low, scale.high].map(|end| format!("{:.0} %", end * 100.0));
+    let mut description =
+        "Dot: mean share of the requests. Bold: the best mean is within one standard deviation."
+            .to_owned();
     if comparison.strategies.iter().any(|one| one.acceptance.standard_deviation > 0.0) {
         description.push_str(" Whisker: standard deviation over the runs.");
     }
-    if let Some(bound) = bound {
-        let bound = format!(" Dashed line: one pool of as many slices, {}.", percent(bound));
-        description.push_str(&bound);
+    if let Some(pool) = pool {
+        let pool = format!(" Dashed line: one pool of as many slices, {}.", percent(pool));
+        description.push_str(&pool);
+    }
+    let [start, _] = &axis;
+    if scale.low > 0.0 {
+        let start = format!(" The scale begins at {start}.");
+        description.push_str(&start);
     }
     BarChart {
         caption: "Accepted requests".to_owned(),
         description,
         columns: &["Accepted"],
-        axis: [scale.low, scale.high].map(|end| format!("{:.0} %", end * 100.0)),
+        axis,
         legend: &[],
         rows: rows.collect(),
     }
@@ -101,19 +109,18 @@ pub(crate) fn acceptance(comparison: &Comparison) -> BarChart {
 /// Operations per accepted request.
 pub(crate) fn operations(comparison: &Comparison) -> BarChart {
     let value = |one: &StrategyResult| one.operations_per_request.mean;
-    let most = comparison.strategies.iter().map(value).fold(0.0, f64::max);
-    let scale = Scale { low: 0.0, high: most };
+    let scale = Scale::from_zero(comparison.strategies.iter().map(value));
     let rows = comparison.strategies.iter().map(|one| Row {
         name: one.strategy.into(),
         is_best: false,
-        marks: vec![scale.bar("in-use", 0.0, value(one))],
+        marks: vec![scale.bar("value", 0.0, value(one))],
         values: vec![format!("{:.2}", value(one))],
     });
     BarChart {
         caption: "Operations per accepted request".to_owned(),
         description: "Created and destroyed instances.".to_owned(),
         columns: &["Operations"],
-        axis: ["0".to_owned(), format!("{most:.2}")],
+        axis: ["0".to_owned(), format!("{:.2}", scale.high)],
         legend: &[],
         rows: rows.collect(),
     }
@@ -158,14 +165,14 @@ pub(crate) fn waiting_times(comparison: &Comparison) -> Vec<BarChart> {
     });
     let times: Vec<(String, &StrategyResult, WaitingTime)> = all.chain(by_profile).collect();
     let longest = times.iter().map(|(_, _, wait)| wait.p95_seconds.max(wait.mean_seconds));
-    let scale = Scale { low: 0.0, high: longest.fold(0.0, f64::max) };
+    let scale = Scale::from_zero(longest);
     let mut charts: Vec<BarChart> = Vec::new();
     for (caption, result, wait) in times {
         let row = Row {
             name: result.strategy.into(),
             is_best: false,
             marks: vec![
-                scale.bar("in-use", 0.0, wait.mean_seconds),
+                scale.bar("value", 0.0, wait.mean_seconds),
                 Mark::Tick { x: scale.at(wait.p95_seconds) },
             ],
             values: vec![seconds(wait.mean_seconds), seconds(wait.p95_seconds)],
@@ -193,6 +200,12 @@ struct Scale {
 }
 
 impl Scale {
+    /// Scale from 0 to the highest value, or to 1 if all are 0.
+    fn from_zero(values: impl Iterator<Item = f64>) -> Self {
+        let highest = values.fold(0.0, f64::max);
+        Self { low: 0.0, high: if highest > 0.0 { highest } else { 1.0 } }
+    }
+
     /// Position of a value in percent.
     fn at(self, value: f64) -> String {
         format!("{:.2}", self.position(value))

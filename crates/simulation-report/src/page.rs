@@ -2,11 +2,11 @@
 
 use askama::Template;
 use octavo_cost_report::STYLE;
-use octavo_demand::simulation::{Discipline, TraceReport};
-use octavo_model::text::{format_age, join, printable};
+use octavo_demand::simulation::{Discipline, Strategy, TraceReport};
+use octavo_model::text::{join, printable};
 
 use crate::bars::{Mark, SLICES};
-use crate::text::count;
+use crate::text::{count, duration};
 use crate::trace::Section;
 
 /// Results of a simulation and its inputs.
@@ -14,8 +14,10 @@ use crate::trace::Section;
 pub struct SimulationReport {
     /// Version of Octavo.
     pub version: String,
-    /// Product names of the GPUs, and their numbers.
+    /// Product names of the GPUs in the inventory, and their numbers.
     pub gpus: Vec<(String, usize)>,
+    /// Number of simulated GPUs of each model, if it differs from the inventory.
+    pub gpus_per_model: Option<u32>,
     /// Source of the requests.
     pub requests: Requests,
     /// Requests that do not fit.
@@ -56,6 +58,42 @@ struct SimulationPage {
     sections: Vec<Section>,
     /// Number of runs of each trace.
     runs: u32,
+    terms: Terms,
+}
+
+/// Terms on the page that need an explanation.
+#[derive(Debug)]
+struct Terms {
+    /// The strategy `octavo`.
+    octavo: bool,
+    /// Other strategies.
+    others: bool,
+    /// The acceptance of one pool.
+    pool: bool,
+}
+
+impl Requests {
+    /// Number of the counted requests of a trace, as text.
+    pub(crate) fn counted(self, number: usize) -> String {
+        let kind = match self {
+            Self::File => "",
+            Self::Random { .. } => "counted ",
+        };
+        let noun = if number == 1 { "request" } else { "requests" };
+        let requests = format!("{} {kind}{noun}", count(number));
+        match self {
+            Self::Random { runs, .. } if runs > 1 => format!("{requests} in each of {runs} runs"),
+            Self::Random { .. } | Self::File => requests,
+        }
+    }
+
+    /// Number of runs of each trace.
+    fn runs(self) -> u32 {
+        match self {
+            Self::Random { runs, .. } => runs,
+            Self::File => 1,
+        }
+    }
 }
 
 impl SimulationReport {
@@ -66,20 +104,28 @@ impl SimulationReport {
     pub fn html(&self) -> Result<String, askama::Error> {
         let has_waits = self.discipline != Discipline::Loss;
         let traces = self.traces.iter().zip(1..);
-        let sections = traces.map(|(trace, number)| Section::new(number, trace, has_waits));
+        let sections =
+            traces.map(|(trace, number)| Section::new(number, trace, self.requests, has_waits));
         let page = SimulationPage {
             style: STYLE,
             scope: join(self.traces.iter().map(|trace| printable(&trace.trace)), ", "),
             inputs: self.inputs(),
             notes: self.notes.iter().map(|note| printable(note)).collect(),
             sections: sections.collect(),
-            runs: match self.requests {
-                Requests::Random { runs, .. } => runs,
-                Requests::File => 1,
-            },
+            runs: self.requests.runs(),
+            terms: self.terms(),
         };
         // A template ends without a line break.
         Ok(page.render()? + "\n")
+    }
+
+    fn terms(&self) -> Terms {
+        let results = || self.traces.iter().flat_map(|trace| &trace.comparison.strategies);
+        Terms {
+            octavo: results().any(|result| result.strategy == Strategy::Octavo),
+            others: results().any(|result| result.strategy != Strategy::Octavo),
+            pool: self.traces.iter().any(|trace| trace.comparison.pool_acceptance.is_some()),
+        }
     }
 
     fn inputs(&self) -> Vec<(&'static str, String)> {
@@ -87,9 +133,12 @@ impl SimulationReport {
             .gpus
             .iter()
             .map(|(name, number)| format!("{} {}", count(*number), printable(name)));
-        let mut inputs = vec![("GPUs", join(gpus, ", "))];
+        let mut inputs = vec![("GPUs in the inventory", join(gpus, ", "))];
+        if let Some(gpus) = self.gpus_per_model {
+            inputs.push(("GPUs of each simulated model", count(gpus as usize)));
+        }
         match self.requests {
-            Requests::File => inputs.push(("Requests", "of a file; all are counted".to_owned())),
+            Requests::File => inputs.push(("Requests", "from a file; all are counted".to_owned())),
             Requests::Random { count: number, warm_up, runs, load } => {
                 let requests = format!(
                     "random, {} in each run; the first {} are not counted",
@@ -109,7 +158,7 @@ impl SimulationReport {
             Discipline::Loss => "are lost".to_owned(),
             Discipline::Queue { reserve_after: None } => "wait".to_owned(),
             Discipline::Queue { reserve_after: Some(after) } => {
-                format!("wait; a GPU is reserved for the oldest after {}", format_age(after))
+                format!("wait; a GPU is reserved for the oldest after {}", duration(after))
             }
         };
         inputs.push(("Requests that do not fit", unplaced));

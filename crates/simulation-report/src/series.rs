@@ -4,7 +4,9 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use octavo_demand::simulation::{Sample, StrategyResult, TimeSeries};
-use octavo_model::text::{format_age, group_thousands};
+use octavo_model::text::group_thousands;
+
+use crate::text::duration;
 
 /// Width of a chart in its own units.
 const WIDTH: f64 = 1_000.0;
@@ -18,7 +20,7 @@ pub(crate) struct SeriesCharts {
     pub(crate) top: String,
     /// Time at the right end.
     pub(crate) end: String,
-    /// True if the figures begin after the first request.
+    /// True if results count from a later time than the first request.
     pub(crate) has_warm_up: bool,
     /// Charts of the strategies.
     pub(crate) charts: Vec<SeriesChart>,
@@ -37,9 +39,9 @@ pub(crate) struct SeriesChart {
     pub(crate) occupied: String,
     /// Area of slices in use.
     pub(crate) used: String,
-    /// Position at which the figures begin.
-    pub(crate) measured_from: Option<String>,
-    /// Lowest and highest number of slices in use, fragmented and otherwise free.
+    /// Position of the end of the warm-up.
+    pub(crate) warm_up_end: Option<String>,
+    /// Lowest and highest sampled number of slices in use, fragmented and otherwise free.
     pub(crate) ranges: [String; 3],
 }
 
@@ -53,7 +55,7 @@ impl SeriesCharts {
         let charts = results.iter().map(|one| SeriesChart::new(one, scale));
         Some(Self {
             top: group_thousands(&slices.to_string()),
-            end: format_age(end),
+            end: duration(end),
             has_warm_up: all.clone().any(|series| !series.measured_from.is_zero()),
             charts: charts.collect(),
         })
@@ -75,12 +77,12 @@ impl SeriesChart {
         Self {
             name: result.strategy.into(),
             description: format!(
-                "Lowest to highest number of slices: {used} in use, {fragmented} fragmented, {free} free"
+                "Range of the samples: {used} in use, {fragmented} fragmented, {free} free"
             ),
             all: area(Sample::slices),
             occupied: area(|one| one.used + one.fragmented),
             used: area(|one| one.used),
-            measured_from: (!from.is_zero()).then(|| format!("{:.1}", x(from))),
+            warm_up_end: (!from.is_zero()).then(|| format!("{:.1}", x(from))),
             ranges,
         }
     }

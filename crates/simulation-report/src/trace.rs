@@ -4,8 +4,8 @@ use octavo_demand::simulation::TraceReport;
 use octavo_model::text::{count_noun, group_thousands, printable};
 
 use crate::bars::{self, BarChart};
+use crate::page::Requests;
 use crate::series::SeriesCharts;
-use crate::text::count;
 
 /// Charts of a trace.
 #[derive(Debug)]
@@ -25,7 +25,12 @@ pub(crate) struct Section {
 }
 
 impl Section {
-    pub(crate) fn new(number: usize, trace: &TraceReport, has_waits: bool) -> Self {
+    pub(crate) fn new(
+        number: usize,
+        trace: &TraceReport,
+        requests: Requests,
+        has_waits: bool,
+    ) -> Self {
         let comparison = &trace.comparison;
         let waits = if has_waits { bars::waiting_times(comparison) } else { Vec::new() };
         let mut charts = vec![bars::operations(comparison), bars::slices(comparison)];
@@ -37,8 +42,8 @@ impl Section {
             number,
             name: printable(&trace.trace),
             summary: format!(
-                "{} requests, {} with {} slices.{}",
-                count(comparison.requests),
+                "{}, {} with {} slices.{}",
+                requests.counted(comparison.requests),
                 count_noun(trace.gpus, "GPU", "GPUs"),
                 group_thousands(&trace.slices.to_string()),
                 if has_waits { " Every request gets an instance." } else { "" }

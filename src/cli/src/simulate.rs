@@ -37,7 +37,10 @@ struct SimulationDocument {
 struct Model<'a> {
     device: &'a Device,
     state: &'a MigState,
-    count: usize,
+    /// Number in the inventory.
+    inventory: usize,
+    /// Number in the simulation.
+    simulated: usize,
 }
 
 /// Runs `octavo simulate`.
@@ -79,7 +82,8 @@ fn html_report(
     let requests = settings.requests as usize;
     SimulationReport {
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        gpus: models.iter().map(|model| (product(model.device), model.count)).collect(),
+        gpus: models.iter().map(|model| (product(model.device), model.inventory)).collect(),
+        gpus_per_model: settings.gpus,
         requests: match settings.trace {
             Some(_) => Requests::File,
             None => Requests::Random {
@@ -109,8 +113,8 @@ fn models<'a>(
     let known = devices.filter_map(|device| Some((device, device.mig.state()?)));
     for (device, state) in known.filter(|(_, state)| state.catalog.memory_slices() > 0) {
         match models.iter_mut().find(|model| model.state.catalog == state.catalog) {
-            Some(model) => model.count = model.count.saturating_add(1),
-            None => models.push(Model { device, state, count: 1 }),
+            Some(model) => model.inventory = model.inventory.saturating_add(1),
+            None => models.push(Model { device, state, inventory: 1, simulated: 1 }),
         }
     }
     if models.is_empty() {
@@ -120,10 +124,8 @@ fn models<'a>(
                 .to_owned(),
         ));
     }
-    if let Some(gpus) = settings.gpus {
-        for model in &mut models {
-            model.count = gpus as usize;
-        }
+    for model in &mut models {
+        model.simulated = settings.gpus.map_or(model.inventory, |gpus| gpus as usize);
     }
     Ok(models)
 }
@@ -133,7 +135,7 @@ fn fleet(models: &[Model<'_>], requested: &BTreeSet<&ProfileName>) -> Result<Fle
     let mut fleet = Fleet::default();
     for model in models {
         match Geometry::new(model.state, |profile| requested.contains(&profile.name)) {
-            Ok(geometry) => fleet.add(geometry, model.count),
+            Ok(geometry) => fleet.add(geometry, model.simulated),
             Err(GeometryError::NoProfiles) => {}
             Err(error @ GeometryError::TooLarge) => {
                 return Err(CliError::rejected(format!(

@@ -51,7 +51,8 @@ fn report(discipline: Discipline) -> SimulationReport {
     };
     SimulationReport {
         version: "1.2.3".to_owned(),
-        gpus: vec![("NVIDIA H100 80GB HBM3".to_owned(), 2)],
+        gpus: vec![("NVIDIA H100 80GB HBM3".to_owned(), 8)],
+        gpus_per_model: Some(2),
         requests: Requests::Random { count: 5_000, warm_up: 1_000, runs: 3, load: 1.2 },
         discipline,
         notes: Vec::new(),
@@ -75,7 +76,8 @@ fn table<'a>(page: &'a str, caption: &str) -> &'a str {
 
 /// The row of a strategy in a table.
 fn row<'a>(table: &'a str, strategy: &str) -> &'a str {
-    let row = table.split("<tr").find(|part| part.contains(&format!(">{strategy}</th>")));
+    let row =
+        table.split("<tr").find(|part| part.contains(&format!("<th scope=\"row\">{strategy}<")));
     row.unwrap_or_else(|| panic!("no row {strategy}: {table}"))
 }
 
@@ -84,7 +86,8 @@ fn inputs_are_listed() {
     let page = report(Discipline::Loss).html().unwrap();
     let inputs = page.split_once("<dl").unwrap().1.split_once("</dl>").unwrap().0;
     let expected = [
-        ("GPUs", "2 NVIDIA H100 80GB HBM3"),
+        ("GPUs in the inventory", "8 NVIDIA H100 80GB HBM3"),
+        ("GPUs of each simulated model", "2"),
         ("Requests", "random, 5,000 in each run; the first 1,000 are not counted"),
         ("Load", "1.2 times the slices"),
         ("Seeds", "0 to 2"),
@@ -93,9 +96,9 @@ fn inputs_are_listed() {
     ];
     let expected: Vec<&str> = expected.iter().flat_map(|(name, value)| [*name, *value]).collect();
     assert_eq!(texts(inputs), expected);
-    let reserve_after = Some(Duration::from_hours(1));
+    let reserve_after = Some(Duration::from_mins(90));
     let page = report(Discipline::Queue { reserve_after }).html().unwrap();
-    assert!(page.contains("wait; a GPU is reserved for the oldest after 1 h"), "{page}");
+    assert!(page.contains("wait; a GPU is reserved for the oldest after 1.5 h"), "{page}");
 }
 
 #[test]
@@ -106,11 +109,89 @@ fn acceptance_has_a_whisker_for_the_deviation_and_a_line_for_one_pool() {
     // The scale is from 75 % to 95 %.
     assert!(octavo.contains(r#"<circle class="dot" cx="75.00%""#), "{octavo}");
     assert!(octavo.contains(r#"<line class="whisker" x1="65.00%" y1="50%" x2="85.00%""#));
-    assert!(octavo.contains(r#"<line class="bound" x1="100.00%""#), "{octavo}");
-    assert!(octavo.contains("90.0 % ± 2.0") && octavo.contains("best"), "{octavo}");
+    assert!(octavo.contains(r#"<line class="pool" x1="100.00%""#), "{octavo}");
+    assert!(octavo.contains("90.0 % ± 2.0") && octavo.contains(" (best)</span>"), "{octavo}");
     let spread = row(table, "spread");
     assert!(!spread.contains("whisker") && !spread.contains("best"), "{spread}");
-    assert!(page.contains("Dashed line: one pool of as many slices, 95.0 %."), "{page}");
+    let end = "Dashed line: one pool of as many slices, 95.0 %. The scale begins at 75 %.";
+    assert!(page.contains(end), "{page}");
+}
+
+#[test]
+fn scale_of_acceptance_includes_0_and_100_percent() {
+    let page = |acceptance: f64| {
+        let mut report = report(Discipline::Loss);
+        let comparison = &mut report.traces[0].comparison;
+        comparison.pool_acceptance = Some(figure(acceptance, 0.0));
+        for result in &mut comparison.strategies {
+            result.acceptance = figure(acceptance, 0.0);
+        }
+        report.html().unwrap()
+    };
+    let none = page(0.0);
+    let chart = table(&none, "Accepted requests");
+    assert!(chart.contains("<span>0 %</span><span>5 %</span>"), "{chart}");
+    assert!(row(chart, "octavo").contains(r#"class="dot" cx="0.00%""#), "{chart}");
+    assert!(!none.contains("The scale begins at"), "{none}");
+    let all = page(1.0);
+    let chart = table(&all, "Accepted requests");
+    assert!(chart.contains("<span>95 %</span><span>100 %</span>"), "{chart}");
+    assert!(row(chart, "octavo").contains(r#"class="dot" cx="100.00%""#), "{chart}");
+    assert!(all.contains("The scale begins at 95 %."), "{all}");
+}
+
+#[test]
+fn charts_without_operations_and_waiting_times_are_empty() {
+    let mut report = report(Discipline::Queue { reserve_after: None });
+    for result in &mut report.traces[0].comparison.strategies {
+        result.operations_per_request = figure(0.0, 0.0);
+        result.wait = WaitingTime { mean_seconds: 0.0, p95_seconds: 0.0 };
+        result.wait_by_profile.clear();
+    }
+    let page = report.html().unwrap();
+    assert!(!page.contains("NaN"), "{page}");
+    let operations = table(&page, "Operations per accepted request");
+    assert!(operations.contains("<span>0</span><span>1.00</span>"), "{operations}");
+    let waits = table(&page, "All requests");
+    assert!(waits.contains("<span>0 s</span><span>1 s</span>"), "{waits}");
+    for chart in [operations, waits] {
+        assert!(row(chart, "octavo").contains(r#"class="value" x="0.00%" y="25%" width="0.00%""#));
+    }
+}
+
+#[test]
+fn only_terms_on_the_page_are_explained() {
+    let mut report = report(Discipline::Loss);
+    let page = report.html().unwrap();
+    for text in ["octavo: the strategy", "The others are", "One pool: accepts a request"] {
+        assert!(page.contains(text), "{text}: {page}");
+    }
+    report.traces[0].comparison.strategies.remove(0);
+    report.traces[0].comparison.pool_acceptance = None;
+    let page = report.html().unwrap();
+    for text in ["octavo: the strategy", "The others are", "One pool"] {
+        assert!(!page.contains(text), "{text}: {page}");
+    }
+}
+
+#[test]
+fn requests_of_a_file_have_no_runs_and_no_warm_up() {
+    let mut report = report(Discipline::Loss);
+    report.requests = Requests::File;
+    report.gpus_per_model = None;
+    for result in &mut report.traces[0].comparison.strategies {
+        result.series.measured_from = Duration::ZERO;
+    }
+    let page = report.html().unwrap();
+    let inputs = page.split_once("<dl").unwrap().1.split_once("</dl>").unwrap().0;
+    let expected = ["GPUs in the inventory", "8 NVIDIA H100 80GB HBM3", "Requests"];
+    assert_eq!(texts(inputs)[..3], expected);
+    assert!(page.contains("from a file; all are counted"), "{page}");
+    assert!(page.contains("<p>4,000 requests, 2 GPUs with 14 slices."), "{page}");
+    assert!(page.contains("<caption>Range of the sampled number of slices</caption>"), "{page}");
+    for text in [r#"<p class="soft"></p>"#, "The charts show", "The dashed line marks"] {
+        assert!(!page.contains(text), "{text}: {page}");
+    }
 }
 
 #[test]
@@ -147,13 +228,20 @@ fn slices_over_time_are_stacked_steps() {
         r#"class="free" d="M0 100H0.0V0.0H1000.0V100Z""#,
         r#"class="fragmented" d="M0 100H0.0V100.0H250.0V40.0H750.0V0.0H1000.0V100Z""#,
         r#"class="in-use" d="M0 100H0.0V100.0H250.0V50.0H750.0V0.0H1000.0V100Z""#,
-        r#"class="bound" d="M250.0 0V100""#,
+        r#"class="warm-up-end" d="M250.0 0V100""#,
     ] {
         assert!(page.contains(path), "{path}: {page}");
     }
     let ranges =
-        row(table(&page, "Lowest to highest number of slices after the dashed line"), "octavo");
+        row(table(&page, "Range of the sampled number of slices after the warm-up"), "octavo");
     assert_eq!(texts(ranges)[1..], ["7 to 14", "0 to 1", "0 to 6"]);
+    assert!(page.contains("Range of the samples: 7 to 14 in use, 0 to 1 fragmented, 0 to 6 free"));
+    assert!(
+        page.contains(
+            "The charts show the first run. The dashed line marks the end of the warm-up."
+        )
+    );
+    assert!(page.contains("4,000 counted requests in each of 3 runs, 2 GPUs with 14 slices."));
 }
 
 #[test]
