@@ -163,7 +163,8 @@ fn recorded(
     let fleet = fleet(models, &jobs.iter().map(|job| &job.profile).collect())?;
     if let Some(job) = jobs.iter().find(|job| fleet.slices_of(&job.profile).is_none()) {
         return Err(CliError::rejected(format!(
-            "error: {place} requests {}, which no GPU of the inventory supports\n",
+            "error: {place} requests {}, which no GPU of the inventory supports; remove these rows, or use --from \
+             with an inventory that has such a GPU\n",
             job.profile
         )));
     }

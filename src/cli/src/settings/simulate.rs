@@ -33,13 +33,13 @@ const STRATEGIES: &[Choice<Strategy>] = &[
 /// Settings of `octavo simulate`.
 #[derive(Debug, Clone, Args)]
 pub struct SimulateSettings {
-    /// Random requests with these shares of profiles; without a mix or a trace, all
+    /// Random requests with these shares of profiles; without --mix and --trace, every mix
     #[arg(long, value_name = "MIX", value_delimiter = ',', value_parser = choice(MIXES))]
     pub mix: Vec<Mix>,
 
     /// Requests from a CSV file instead of random ones; - for standard input
     ///
-    /// The columns are arrival and duration in seconds, and profile, or those of the ledger's export. Lines that begin with # are comments.
+    /// The file has the columns arrival and duration (in seconds) and profile, or those of the ledger's Parquet export. Lines that begin with # are comments.
     #[arg(
         long,
         value_name = "FILE",
@@ -112,9 +112,9 @@ pub struct SimulateOutput {
 pub enum SimulateFormat {
     /// Table
     Table,
-    /// The same as table
+    /// Same as table
     Wide,
-    /// A page with charts and without external files
+    /// Self-contained HTML report with charts
     Html,
     /// JSON
     Json,
