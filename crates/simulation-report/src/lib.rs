@@ -4,10 +4,12 @@
 
 mod bars;
 mod page;
+mod requests;
 mod series;
 pub mod text;
 mod trace;
 
 pub use askama::Error as RenderError;
 
-pub use self::page::{Requests, SimulationReport};
+pub use self::page::SimulationReport;
+pub use self::requests::Requests;

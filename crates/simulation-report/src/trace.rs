@@ -4,7 +4,7 @@ use octavo_demand::simulation::TraceReport;
 use octavo_model::text::{count_noun, group_thousands, printable};
 
 use crate::bars::{self, BarChart};
-use crate::page::Requests;
+use crate::requests::Requests;
 use crate::series::SeriesCharts;
 
 /// Charts of a trace.
