@@ -3,6 +3,7 @@
 
 mod cluster;
 mod demand;
+mod demand_random;
 mod members;
 mod random;
 mod rules;

@@ -1,20 +1,16 @@
-//! Instances for pending pods: modes, limits, withdrawals and crashes.
+//! Instances for pending pods: modes, limits and withdrawals.
 
-use jiff::SignedDuration;
 use octavo_node::node_object::demand_layout;
-use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::cluster::{Cluster, Controller, Fate, spec};
 use crate::record::LAYOUT_LABEL;
 use crate::validation::problems;
-use crate::{
-    ApprovalError, NodeProposal, PolicySpec, PolicyState, PolicyStatus, approvable, approval,
-};
+use crate::{ApprovalError, NodeProposal, PolicySpec, PolicyState, approvable, approval};
 
 const NODE: &str = "node-00";
 
-fn demand(mode: &str, rollout: &Value) -> Value {
+pub(super) fn demand(mode: &str, rollout: &Value) -> Value {
     json!({
         "nodeSelector": {"matchLabels": {"pool": "a"}},
         "demand": {"mode": mode, "hold": "2m", "changesPerHour": 3, "cooldown": "30m"},
@@ -22,7 +18,7 @@ fn demand(mode: &str, rollout: &Value) -> Value {
     })
 }
 
-fn proposal(instances: &str, pod: &str) -> NodeProposal {
+pub(super) fn proposal(instances: &str, pod: &str) -> NodeProposal {
     NodeProposal {
         instances: instances.to_owned(),
         pods: vec![format!("team/{pod}")],
@@ -31,7 +27,7 @@ fn proposal(instances: &str, pod: &str) -> NodeProposal {
 }
 
 /// A pool whose nodes have the record of the policy, but no layout.
-fn pool(nodes: u32, mode: &str, rollout: &Value) -> Cluster {
+pub(super) fn pool(nodes: u32, mode: &str, rollout: &Value) -> Cluster {
     let mut cluster = Cluster::new(nodes);
     cluster.apply("a", demand(mode, rollout));
     cluster.settle();
@@ -416,153 +412,4 @@ fn m21_further_pods_join_a_proposal_without_another_hold() {
         run(&mut cluster, 1);
     }
     assert_eq!(layout(&cluster, NODE), Some(demand_layout("2g")));
-}
-
-/// A controller that is killed after any write, and whose successor sees older nodes, completes the same change within the limits.
-#[test]
-fn m21_crash_at_any_write_completes_the_change() {
-    for crash_after in 0..30 {
-        let mut cluster = pool(3, "Act", &json!({"maxUnavailable": 2}));
-        for (node, pod) in [("node-00", "a"), ("node-01", "b"), ("node-02", "c")] {
-            cluster.proposals.insert(node.to_owned(), proposal(pod, pod));
-        }
-        let mut controller = Controller::new(&cluster);
-        let mut stale = controller.clone();
-        let mut left = crash_after;
-        for minute in 0..30 {
-            loop {
-                if left == 0 {
-                    controller = stale.clone();
-                    controller.list_policies(&cluster);
-                    // The demand that led to the change may be gone.
-                    if crash_after % 2 == 0 {
-                        cluster.proposals.remove("node-00");
-                    }
-                    left = u32::MAX;
-                }
-                let writes = controller.work(&mut cluster, 1);
-                left = left.saturating_sub(writes);
-                assert!(cluster.taken_down.len() <= 2, "{:?}", cluster.taken_down);
-                if writes == 0 {
-                    break;
-                }
-            }
-            cluster.tick();
-            if minute % 3 == 0 {
-                stale = controller.clone();
-            }
-            controller.see_nodes(&cluster);
-        }
-        cluster.settle();
-        assert_eq!(cluster.state("a"), "Complete", "crash after {crash_after}");
-        for node in ["node-01", "node-02"] {
-            assert_eq!(cluster.instance_changes[node].len(), 1, "crash after {crash_after}");
-        }
-        let changes = cluster.instance_changes.get("node-00").map_or(0, Vec::len);
-        assert!(changes == 1 || (changes == 0 && crash_after % 2 == 0), "{crash_after}: {changes}");
-    }
-}
-
-#[derive(Debug, Clone)]
-enum Action {
-    Propose(u8, u8),
-    Forget(u8),
-    Work(u32),
-    See,
-    Switch,
-    Tick(u32),
-    Fate(u8, Fate),
-    LoseStatus,
-    Remove(u8),
-}
-
-fn action() -> impl Strategy<Value = Action> {
-    prop_oneof![
-        8 => (0..4_u8, 0..3_u8).prop_map(|(node, text)| Action::Propose(node, text)),
-        2 => (0..4_u8).prop_map(Action::Forget),
-        8 => (1..6_u32).prop_map(Action::Work),
-        4 => Just(Action::See),
-        1 => Just(Action::Switch),
-        8 => (1..4_u32).prop_map(Action::Tick),
-        2 => (0..4_u8, prop_oneof![Just(Fate::Fails), Just(Fate::Blocks), (1..5_u32).prop_map(Fate::Applies)]).prop_map(|(node, fate)| Action::Fate(node, fate)),
-        1 => Just(Action::LoseStatus),
-        1 => (0..4_u8).prop_map(Action::Remove),
-    ]
-}
-
-/// Every hour has at most three changes of a node, and two changes are at least two minutes apart.
-fn check_limits(cluster: &Cluster) {
-    for (node, times) in &cluster.instance_changes {
-        for pair in times.windows(2) {
-            assert!(
-                pair[1].duration_since(pair[0]) >= SignedDuration::from_mins(2),
-                "{node}: {times:?}"
-            );
-        }
-        for four in times.windows(4) {
-            assert!(
-                four[3].duration_since(four[0]) >= SignedDuration::from_hours(1),
-                "{node}: {times:?}"
-            );
-        }
-    }
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
-
-    /// Demand that alternates in any way, with crashes, failures and outdated views, causes no more changes than the limits permit.
-    #[test]
-    fn m21_alternating_demand_does_not_exceed_the_limits(
-        actions in prop::collection::vec(action(), 1..200),
-        budget in 1..3_u32,
-    ) {
-        let mut cluster = pool(4, "Act", &json!({"maxUnavailable": budget, "maxFailures": 100}));
-        let (mut leader, mut other) = (Controller::new(&cluster), Controller::new(&cluster));
-        for action in actions {
-            let name = |node: u8| format!("node-{node:02}");
-            match action {
-                Action::Propose(node, text) => {
-                    let text = ["1g", "2g", "3g"][usize::from(text)];
-                    cluster.proposals.insert(name(node), proposal(text, &name(node)));
-                }
-                Action::Forget(node) => drop(cluster.proposals.remove(&name(node))),
-                Action::Work(most) => drop(leader.work(&mut cluster, most)),
-                Action::See => leader.see_nodes(&cluster),
-                Action::Switch => {
-                    std::mem::swap(&mut leader, &mut other);
-                    leader.list_policies(&cluster);
-                }
-                Action::Tick(minutes) => (0..minutes).for_each(|_minute| cluster.tick()),
-                Action::Fate(node, fate) => {
-                    if let Some(machine) = cluster.machines.get_mut(&name(node)) {
-                        machine.fate = fate;
-                    }
-                }
-                Action::LoseStatus => {
-                    cluster.edit("a", |policy| policy.status = PolicyStatus::default());
-                    leader = Controller::new(&cluster);
-                    other = leader.clone();
-                }
-                Action::Remove(node) => {
-                    cluster.machines.remove(&name(node));
-                    cluster.taken_down.remove(&name(node));
-                }
-            }
-            check_limits(&cluster);
-            prop_assert!(cluster.taken_down.len() <= budget as usize, "{:?}", cluster.taken_down);
-        }
-        cluster.proposals.clear();
-        for machine in cluster.machines.values_mut() {
-            machine.fate = Fate::Applies(1);
-        }
-        cluster.settle();
-        check_limits(&cluster);
-        prop_assert!(cluster.policies["a"].status.changes.is_empty());
-        cluster.edit("a", |policy| policy.is_deleting = true);
-        cluster.settle();
-        for machine in cluster.machines.values() {
-            prop_assert_eq!((&machine.instances, machine.node.labels.get(LAYOUT_LABEL)), (&None, None));
-        }
-    }
 }

@@ -14,12 +14,14 @@ fn refused() -> Vec<(Value, &'static str)> {
         }
         spec
     };
+    let demand =
+        |fields: Value| json!({"nodeSelector": {"matchLabels": {"pool": "a"}}, "demand": fields});
     let taint = |key: &str| json!({"key": key, "effect": "NoSchedule"});
     let window = |window: Value| with(json!({"rollout": {"windows": [window]}}));
     vec![
         (
             json!({"nodeSelector": {"matchLabels": {"pool": "a"}}}),
-            "set at least one of layout, nodeLabels and taints",
+            "set at least one of layout, demand, nodeLabels and taints",
         ),
         (json!({"nodeSelector": {}, "layout": "serving"}), "select nodes by at least one label"),
         (with(json!({"nodeLabels": {"octavo.dev/layout": "x"}})), "are reserved"),
@@ -37,6 +39,11 @@ fn refused() -> Vec<(Value, &'static str)> {
         (with(json!({"rollout": {"nodeDeadline": "soon"}})), "should match"),
         (with(json!({"rollout": {"onFailure": "Panic"}})), "Unsupported value"),
         (with(json!({"layout": "a b"})), "should match"),
+        (with(json!({"layout": "demand-cbf29ce484"})), "are reserved"),
+        (with(json!({"demand": {}})), "either a layout or demand"),
+        (demand(json!({"mode": "Auto"})), "Unsupported value"),
+        (demand(json!({"hold": "0s"})), "use at least 1s"),
+        (demand(json!({"changesPerHour": 0})), "greater than or equal to 1"),
         (with(json!({"drain": {"scope": "all"}})), "Unsupported value"),
         (with(json!({"drain": {"timeout": "5m"}})), "Required value"),
         (with(json!({"drain": {"scope": "node", "timeout": "0s"}})), "use at least 1s"),
