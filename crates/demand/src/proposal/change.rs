@@ -14,7 +14,7 @@ use crate::report::{Outcome, PodProposal};
 pub struct NodeChange {
     /// Name of the node.
     pub node: String,
-    /// The devices that can be planned, with their instances after the proposals. Other devices are absent.
+    /// Only the devices that can be planned, with their instances after the proposals.
     pub inventory: Inventory,
     /// Pods whose instances are created, as `namespace/name`.
     pub pods: Vec<String>,
@@ -45,7 +45,6 @@ impl Planning<'_> {
     }
 
     fn inventory_after(&self, node: &PlannedNode<'_>) -> Option<Inventory> {
-        let mut inventory = node.observed.inventory.clone();
         let planned = node.devices.iter().zip(node.gpus());
         let devices = planned.map(|(planned, gpu)| {
             let mut all = node.observed.inventory.devices.iter();
@@ -53,8 +52,8 @@ impl Planning<'_> {
             let gpu = self.fleet.gpus().get(gpu)?;
             device_after(device, gpu, self.fleet.geometries().get(gpu.geometry())?)
         });
-        inventory.devices = devices.collect::<Option<Vec<Device>>>()?;
-        Some(inventory)
+        let devices = devices.collect::<Option<Vec<Device>>>()?;
+        Some(Inventory { devices, ..Inventory::default() })
     }
 }
 
