@@ -275,6 +275,13 @@ impl Controller {
         self.policies.clone_from(&cluster.policies);
     }
 
+    /// The watch reports nodes that it did not know. The state of the others stays outdated.
+    pub(super) fn see_new_nodes(&mut self, cluster: &Cluster) {
+        for (name, node) in Self::new(cluster).nodes {
+            self.nodes.entry(name).or_insert(node);
+        }
+    }
+
     /// The watch reports the nodes.
     pub(super) fn see_nodes(&mut self, cluster: &Cluster) {
         self.nodes = Self::new(cluster).nodes;
