@@ -1,7 +1,7 @@
 //! Settings of a policy for the instances of pending pods.
 
 use serde::{Deserialize, Serialize};
-use strum::{Display, EnumString};
+use strum::Display;
 use utoipa::ToSchema;
 
 use crate::period::Period;
@@ -33,7 +33,6 @@ pub struct PolicyDemand {
     Serialize,
     Deserialize,
     Display,
-    EnumString,
     ToSchema,
 )]
 pub enum DemandMode {

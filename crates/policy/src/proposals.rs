@@ -208,7 +208,7 @@ fn withdrawals(
     let found = nodes.filter_map(|node| {
         let record = node.record.of(&policy.uid)?;
         let layout = record.layout.as_deref().filter(|layout| is_demand_layout(layout))?;
-        let is_unusable = is_reliable(record, world.now)
+        let is_unusable = record.is_reliable(world.now)
             && matches!(node.progress(record), Progress::Failed { .. });
         let is_obsolete =
             is_blocked(node, record, world.now) && !is_proposed(proposals, node.name(), layout);
@@ -218,12 +218,8 @@ fn withdrawals(
     found.take(MAX_CHANGES).collect()
 }
 
-fn is_reliable(record: &NodeRecord, now: Timestamp) -> bool {
-    record.unreliable_until().is_none_or(|until| until <= now)
-}
-
 fn is_blocked(node: &PolicyNode<'_>, record: &NodeRecord, now: Timestamp) -> bool {
-    is_reliable(record, now) && matches!(node.progress(record), Progress::Pending(Some(_)))
+    record.is_reliable(now) && matches!(node.progress(record), Progress::Pending(Some(_)))
 }
 
 fn is_proposed(proposals: &BTreeMap<String, NodeProposal>, node: &str, layout: &str) -> bool {

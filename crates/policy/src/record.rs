@@ -78,6 +78,11 @@ const MAX_ROLLOUT: i64 = 1 << 53;
 const REPORT_DELAY: SignedDuration = SignedDuration::from_secs(10);
 
 impl NodeRecord {
+    /// Returns whether the report of the agent is about this record.
+    pub(crate) fn is_reliable(&self, now: Timestamp) -> bool {
+        self.unreliable_until().is_none_or(|until| until <= now)
+    }
+
     /// Time until which the report of the agent can be that of an earlier choice; `None` if it cannot be.
     pub(crate) fn unreliable_until(&self) -> Option<Timestamp> {
         self.was_reported.then(|| self.since.saturating_add(REPORT_DELAY).ok()).flatten()

@@ -138,7 +138,7 @@ pub(crate) fn recover(policy: &mut Policy, world: &World<'_>) -> bool {
     let selected = world.nodes.values().filter(|node| policy.selects(node.node));
     let changing = selected.filter_map(|node| {
         let record = node.record.of(&policy.uid)?;
-        let is_reliable = record.unreliable_until().is_none_or(|until| until <= world.now);
+        let is_reliable = record.is_reliable(world.now);
         (!node.is_available() || !is_reliable).then_some((node, record.since))
     });
     let mut changing: Vec<_> = changing.collect();
@@ -221,7 +221,7 @@ pub(crate) fn settle(policy: &mut Policy, observed: &Observation<'_>, now: Times
         }
         // Without a record, the removal is done.
         let Some(record) = node.record.of(&policy.uid) else { continue };
-        if record.unreliable_until().is_some_and(|until| now < until) {
+        if !record.is_reliable(now) {
             updating.push(name.clone());
             continue;
         }

@@ -31,7 +31,7 @@ pub(crate) struct Row {
     pub(crate) name: &'static str,
     /// True if the best mean is within the standard deviation.
     pub(crate) is_best: bool,
-    /// What is drawn.
+    /// Marks in the order in which they are drawn.
     pub(crate) marks: Vec<Mark>,
     /// Values as text.
     pub(crate) values: Vec<String>,

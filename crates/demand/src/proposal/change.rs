@@ -1,6 +1,5 @@
 //! Changes of nodes: all instances that a node has after the proposals.
 
-use octavo_model::catalog::GpuInstanceProfile;
 use octavo_model::inventory::{ComputeInstance, Device, GpuInstance, Inventory, Mig, MigState};
 use octavo_model::text::join;
 
@@ -87,7 +86,7 @@ fn device_after(mut device: Device, gpu: &Gpu, geometry: &Geometry) -> Option<De
 
 /// A compute instance with all slices of an instance.
 fn whole_compute_instance(state: &MigState, profile: u32) -> Option<ComputeInstance> {
-    let profile: &GpuInstanceProfile = state.catalog.by_id(profile)?;
+    let profile = state.catalog.by_id(profile)?;
     let slices = profile.resources.compute_slices;
     let whole = profile.compute_profiles.iter().find(|one| one.slices == slices);
     Some(ComputeInstance {

@@ -116,22 +116,21 @@ impl Planning<'_> {
     pub(super) fn alternative(&self, best: &Choice, other: &Choice) -> Alternative {
         let node = self.nodes.get(other.node).map(|node| node.cluster.name.clone());
         let (operations, fewest) = (other.operations(), best.operations());
-        let message =
-            if other.score.0 > best.score.0 && other.score.0.is_some() && best.score.0.is_some() {
-                "no policy carries out proposals for this node without approval".to_owned()
-            } else if operations > fewest {
-                let more = operations.saturating_sub(fewest);
-                let more = count_noun(more, "more operation", "more operations");
-                format!("{more} to create and destroy instances")
-            } else if other.growth.saturating_sub(best.growth) >= SHOWN_GROWTH {
-                let more = other.growth.saturating_sub(best.growth);
-                let more = f64::from(i32::try_from(more).unwrap_or(i32::MAX)) / 1_000.0;
-                format!("{more:.1} more slices would be unusable for an average request")
-            } else if other.score == best.score {
-                "equally good, later in the order of names".to_owned()
-            } else {
-                "slightly more fragmentation, or more slices that remain free on its GPU".to_owned()
-            };
+        let message = if best.score.0.is_some() && other.score.0 > best.score.0 {
+            "no policy carries out proposals for this node without approval".to_owned()
+        } else if operations > fewest {
+            let more = operations.saturating_sub(fewest);
+            let more = count_noun(more, "more operation", "more operations");
+            format!("{more} to create and destroy instances")
+        } else if other.growth.saturating_sub(best.growth) >= SHOWN_GROWTH {
+            let more = other.growth.saturating_sub(best.growth);
+            let more = f64::from(i32::try_from(more).unwrap_or(i32::MAX)) / 1_000.0;
+            format!("{more:.1} more slices would be unusable for an average request")
+        } else if other.score == best.score {
+            "equally good, later in the order of names".to_owned()
+        } else {
+            "slightly more fragmentation, or more slices that remain free on its GPU".to_owned()
+        };
         Alternative { node: node.unwrap_or_default(), message }
     }
 
