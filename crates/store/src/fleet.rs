@@ -349,7 +349,7 @@ impl Freshness {
         Self { confirmed_ms: Arc::new(AtomicU64::new(now.as_millis())), bound, found_stale: false }
     }
 
-    /// Records that the agent confirmed its state, for every version of the node.
+    /// Records that the agent confirmed its state, for every version of the node with the same report.
     pub fn confirm(&self, now: Moment) {
         self.confirmed_ms.store(now.as_millis(), Ordering::Relaxed);
     }

@@ -332,11 +332,8 @@ impl Store {
             return Err(StoreError::SecondHello);
         };
         let answer = entry.receiver.take(status);
-        let freshness = match &entry.freshness {
-            Some(known) => known.with_found_stale(false),
-            None => Freshness::new(now, self.limits.stale_after),
-        };
-        freshness.confirm(now);
+        // Versions with the earlier status do not share it: this report does not confirm what they contain.
+        let freshness = Freshness::new(now, self.limits.stale_after);
         entry.freshness = Some(freshness.clone());
         let origin = ReportingAgent {
             name: name.clone(),

@@ -255,6 +255,27 @@ async fn history_has_the_last_report_of_fresh_nodes_once_per_step() {
     assert_eq!(points.values.last(), Some(&Some(40)));
 }
 
+/// The ledger extends the usage in a report until its last confirmation, so a gap would otherwise count as used.
+#[test]
+fn report_after_a_gap_does_not_confirm_the_earlier_one() {
+    let mut world = World::new(9);
+    let mut agent = synced_agent(&mut world, "n");
+    let earlier = world.node("n").unwrap();
+    world.pass(1_000);
+    let heartbeat = agent.sender.heartbeat().unwrap();
+    world.handle(&agent, &heartbeat).unwrap();
+    assert_eq!(earlier.freshness.confirmed(), world.now);
+    world.disconnect(&mut agent);
+
+    let last_confirmed = world.now;
+    world.pass(60_000);
+    let mut agent = Agent::new("n", 2);
+    assert_eq!(agent.sender.set_status(parts(2)), None);
+    world.connect(&mut agent).unwrap();
+    assert_eq!(earlier.freshness.confirmed(), last_confirmed);
+    assert_eq!(world.node("n").unwrap().freshness.confirmed(), world.now);
+}
+
 #[test]
 fn invalid_part_is_refused_with_its_key() {
     let mut world = World::new(9);
