@@ -14,6 +14,7 @@ mod memory;
 mod metrics;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -183,8 +184,16 @@ impl<'a> Leader<'a> {
             if self.policies.cluster().error.is_some() || self.policies.known().error.is_some() {
                 return None;
             }
+            let (policies, snapshot) = match self.current().await {
+                Ok(current) => current,
+                Err(error) => {
+                    self.pace.record_failure(self.began.elapsed(), error.retry_after());
+                    self.log_failure(&error);
+                    return None;
+                }
+            };
             let proposals = self.proposals().await;
-            let (policies, decision) = self.decide(proposals);
+            let decision = self.decide(&policies, &snapshot, proposals);
             let mut is_changed = false;
             let mut refused = None;
             for step in decision.steps {
@@ -233,19 +242,33 @@ impl<'a> Leader<'a> {
         }
     }
 
+    /// Policies and nodes, including nodes of a wave that the watch does not report: either it is behind, or they were deleted.
+    async fn current(&mut self) -> Result<(Vec<Policy>, ClusterSnapshot), PolicyRequestError> {
+        let cluster = self.policies.cluster();
+        let (policies, mut snapshot) =
+            self.memory.current(&self.policies.known(), &cluster.snapshot);
+        for name in policies.iter().flat_map(|policy| &policy.status.updating) {
+            if !snapshot.nodes.contains_key(name)
+                && let Some((node, _)) = self.client.read_node(name).await?
+            {
+                snapshot.nodes.insert(name.clone(), Arc::new(node));
+            }
+        }
+        Ok((policies, snapshot))
+    }
+
     fn decide(
         &mut self,
+        policies: &[Policy],
+        snapshot: &ClusterSnapshot,
         proposals: Option<BTreeMap<String, NodeProposal>>,
-    ) -> (Vec<Policy>, Decision) {
-        let cluster = self.policies.cluster();
-        let (policies, snapshot) = self.memory.current(&self.policies.known(), &cluster.snapshot);
+    ) -> Decision {
         let fleet = self.view.fleet();
         let fleet = (&fleet, self.view.clock().now());
-        let infeasible =
-            self.feasibility.infeasible(&policies, &snapshot, &self.view.layouts(), fleet);
-        let world = world(&policies, &snapshot, fleet, infeasible);
-        let decision = next(&World { proposals, ..world });
-        (policies, decision)
+        let layouts = self.view.layouts();
+        let infeasible = self.feasibility.infeasible(policies, snapshot, &layouts, fleet);
+        let world = world(policies, snapshot, fleet, infeasible);
+        next(&World { proposals, ..world })
     }
 
     /// Executes a step. Returns whether something was written.

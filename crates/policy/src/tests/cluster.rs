@@ -275,13 +275,6 @@ impl Controller {
         self.policies.clone_from(&cluster.policies);
     }
 
-    /// The watch reports nodes that it did not know. The state of the others stays outdated.
-    pub(super) fn see_new_nodes(&mut self, cluster: &Cluster) {
-        for (name, node) in Self::new(cluster).nodes {
-            self.nodes.entry(name).or_insert(node);
-        }
-    }
-
     /// The watch reports the nodes.
     pub(super) fn see_nodes(&mut self, cluster: &Cluster) {
         self.nodes = Self::new(cluster).nodes;
@@ -290,7 +283,14 @@ impl Controller {
     /// Decides once and makes at most this many writes. Returns the number of writes.
     pub(super) fn work(&mut self, cluster: &mut Cluster, most: u32) -> u32 {
         let policies: Vec<Policy> = self.policies.values().cloned().collect();
-        let world = world(&policies, self.nodes.values(), cluster.now);
+        // The controller reads the nodes of a wave that the watch does not report.
+        let mut nodes = self.nodes.clone();
+        for name in policies.iter().flat_map(|policy| &policy.status.updating) {
+            if let (false, Some(machine)) = (nodes.contains_key(name), cluster.machines.get(name)) {
+                nodes.insert(name.clone(), machine.node.clone());
+            }
+        }
+        let world = world(&policies, nodes.values(), cluster.now);
         let steps = next(&World { proposals: Some(cluster.proposals.clone()), ..world }).steps;
         let mut writes = 0;
         for step in steps {

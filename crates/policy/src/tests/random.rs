@@ -65,8 +65,6 @@ fn run(acts: Vec<Act>, reaction: &str, budget: u32, failures: u32) {
             Act::Switch => {
                 std::mem::swap(&mut leader, &mut other);
                 leader.list_policies(&cluster);
-                // A controller drops a node of the wave that it does not know, as if the node had been deleted.
-                leader.see_new_nodes(&cluster);
             }
             Act::Tick => cluster.tick(),
             Act::Spec(number) => {
