@@ -9,7 +9,7 @@ use octavo_model::profile::ProfileName;
 use super::series::{Sample, Sampler, TimeSeries};
 use super::strategy::Strategy;
 use super::trace::Job;
-use crate::choice::{self, Fragmentation};
+use crate::choice::{self, Candidate, Fragmentation};
 use crate::fleet::Fleet;
 
 /// Handling of a request that does not fit.
@@ -127,7 +127,7 @@ pub fn run(fleet: Fleet, jobs: &[Job], options: Options) -> Outcome {
         if simulation.is_measured(number) {
             simulation.outcome.requests = simulation.outcome.requests.saturating_add(1);
         }
-        if !simulation.place(number) && options.discipline != Discipline::Loss {
+        if !simulation.place(number, |_| true) && options.discipline != Discipline::Loss {
             simulation.waiting.push(number);
         }
     }
@@ -169,15 +169,24 @@ impl Simulation<'_> {
         self.reserve();
     }
 
-    /// Tries the waiting jobs from the oldest to the newest.
+    /// Tries the waiting jobs from the oldest to the newest: first with idle instances, because the scheduler needs no change for them.
     fn place_waiting(&mut self) {
+        if self.options.strategy.retains_idle() {
+            self.place_waiting_with(|candidate| candidate.operations() == 0);
+        }
+        self.place_waiting_with(|_| true);
+    }
+
+    /// Tries the waiting jobs from the oldest to the newest with the candidates that are allowed.
+    fn place_waiting_with(&mut self, is_allowed: fn(&Candidate<'_>) -> bool) {
         let jobs = self.jobs;
         // Allocations leave less room, so a profile that did not fit does not fit later either.
         let mut full: BTreeSet<&ProfileName> = BTreeSet::new();
         for number in std::mem::take(&mut self.waiting) {
             let Some(job) = jobs.get(number) else { continue };
             let has_reservation = self.fleet.reserved_for() == Some(number);
-            if (full.contains(&job.profile) && !has_reservation) || !self.place(number) {
+            if (full.contains(&job.profile) && !has_reservation) || !self.place(number, is_allowed)
+            {
                 full.insert(&job.profile);
                 self.waiting.push(number);
             } else if has_reservation {
@@ -231,11 +240,12 @@ impl Simulation<'_> {
         }
     }
 
-    /// Allocates an instance to a job. Returns false if it does not fit.
-    fn place(&mut self, number: usize) -> bool {
+    /// Allocates an instance to a job with the best allowed candidate. Returns false if there is none.
+    fn place(&mut self, number: usize, is_allowed: fn(&Candidate<'_>) -> bool) -> bool {
         let Some(job) = self.jobs.get(number) else { return false };
         let strategy = self.options.strategy;
         let best = choice::candidates(&self.fleet, &job.profile, number)
+            .filter(is_allowed)
             .min_by_key(|candidate| strategy.score(candidate, &self.fragmentation))
             .map(|best| (best.gpu, best.addition.place));
         let Some((gpu, place)) = best else { return false };

@@ -28,15 +28,19 @@ fn options(strategy: Strategy, discipline: Discipline) -> Options {
 }
 
 #[test]
-fn waiting_request_gets_the_instance_that_is_released() {
+fn released_instance_goes_first_to_a_request_that_needs_no_change() {
     let jobs = jobs("0,100,7g.80gb\n10,50,3g.40gb\n20,50,7g.80gb\n");
     let queue = Discipline::Queue { reserve_after: None };
     let outcome = run(fleet(1), &jobs, options(Strategy::Octavo, queue));
-    // The 7g waits until the 3g that came before it has ended.
+    // The scheduler places the second 7g, which needs no change, before the older 3g, which does.
     let waits: Vec<u64> = outcome.waits.values().flatten().map(Duration::as_secs).collect();
-    assert_eq!((outcome.accepted, waits), (3, vec![90, 0, 130]));
-    // 7g, then 3g in its place, then 7g again.
-    assert_eq!(outcome.operations, 5);
+    assert_eq!((outcome.accepted, waits), (3, vec![140, 0, 80]));
+    // 7g, then 3g in its place.
+    assert_eq!(outcome.operations, 3);
+    // Strategies that destroy idle instances place the oldest request first.
+    let outcome = run(fleet(1), &jobs, options(Strategy::FirstFit, queue));
+    let waits: Vec<u64> = outcome.waits.values().flatten().map(Duration::as_secs).collect();
+    assert_eq!((waits, outcome.operations), (vec![90, 0, 130], 6));
     let lost = run(fleet(1), &jobs, options(Strategy::Octavo, Discipline::Loss));
     assert_eq!((lost.accepted, lost.requests), (1, 3));
 }
