@@ -10,6 +10,7 @@
     reason = "a benchmark is a script: it measures the wall clock, prints, and stops at the first error"
 )]
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
@@ -281,6 +282,7 @@ fn proposals() {
                     is_stale: false,
                     are_users_known: true,
                     mode: DemandMode::Act,
+                    changed_for: BTreeSet::new(),
                 }
             })
             .collect();

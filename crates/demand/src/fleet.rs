@@ -173,8 +173,17 @@ impl Fleet {
 
     /// Releases the instances of a holder. They become idle.
     pub fn release(&mut self, gpu: usize, holder: usize) {
+        self.make_idle(gpu, |one| one.user == Some(User::Request(holder)));
+    }
+
+    /// Makes an instance idle, in whatever use it is.
+    pub(crate) fn vacate(&mut self, gpu: usize, place: Place) {
+        self.make_idle(gpu, |one| one.place == place);
+    }
+
+    fn make_idle(&mut self, gpu: usize, is_meant: impl Fn(&Instance) -> bool) {
         let Some(gpu) = self.gpus.get_mut(gpu) else { return };
-        for one in gpu.instances.iter_mut().filter(|one| one.user == Some(User::Request(holder))) {
+        for one in gpu.instances.iter_mut().filter(|one| is_meant(one)) {
             one.user = None;
         }
         if let Some(geometry) = self.geometries.get(gpu.geometry) {

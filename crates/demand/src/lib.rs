@@ -28,7 +28,7 @@ pub use self::geometry::{Addition, Geometry, GeometryError, Place, Profile, SetI
 pub use self::observed::ObservedNode;
 pub use self::proposal::{DemandPlan, NodeChange, has_requests, propose};
 pub use self::report::{
-    Alternative, DemandReport, DeviceProposal, InstancePlace, Obstacle, ObstacleCount, Outcome,
-    PodProposal, ProposedInstance,
+    Alternative, Defragmentation, DemandReport, DeviceProposal, InstancePlace, Obstacle,
+    ObstacleCount, Outcome, PodMove, PodProposal, ProposedInstance,
 };
 pub use self::text::ONLY_PROPOSALS;

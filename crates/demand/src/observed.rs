@@ -2,15 +2,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use octavo_fleet::cluster::{ClusterNode, ClusterPod};
-use octavo_model::catalog::ProfileCatalog;
+use octavo_fleet::cluster::{ClusterNode, ClusterPod, PodKey};
+use octavo_model::call::DriverCall;
+use octavo_model::catalog::{Placement, ProfileCatalog};
 use octavo_model::holder::Holder;
 use octavo_model::inventory::{Condition, Device, GpuInstance, Inventory, Mig, MigMode, MigState};
 use octavo_model::resource::ResourceName;
 use octavo_model::sharing_status::{DeviceProvider, SharingStatus, UnitStatus};
 use octavo_node::mig_strategy::MigStrategy;
-use octavo_planner::plan::is_in_use;
 use octavo_planner::plan::messages::PlanFormatter;
+use octavo_planner::plan::{Cause, blocking_cause, is_in_use};
 use octavo_policy::DemandMode;
 
 use crate::fleet::{Fleet, Instance, User};
@@ -43,6 +44,8 @@ pub struct ObservedNode {
     pub are_users_known: bool,
     /// Use of proposals by the policy of the node.
     pub mode: DemandMode,
+    /// Pods for which its policy proposes or makes a change of the node, as `namespace/name`.
+    pub changed_for: BTreeSet<String>,
 }
 
 /// A device in the fleet.
@@ -168,6 +171,28 @@ impl ObservedNode {
         found
     }
 
+    /// The pod that is the only user of an instance; `None` if there is another user, or its pod is unknown.
+    pub(crate) fn only_user(
+        &self,
+        pci: &str,
+        profile: u32,
+        placement: Placement,
+    ) -> Option<PodKey> {
+        let (device, state) =
+            self.mig_devices().find(|(device, _)| device.pci.to_string() == pci)?;
+        let mut instances = state.gpu_instances.iter();
+        let instance =
+            instances.find(|one| one.profile_id == profile && one.placement == placement)?;
+        let call = DriverCall::DestroyGpuInstance { gpu_instance: instance.id };
+        let Some(Cause::InstanceInUse { holders, .. }) =
+            blocking_cause(device, &self.holders, call)
+        else {
+            return None;
+        };
+        let pods: BTreeSet<Option<PodKey>> = holders.iter().map(pod_key).collect();
+        pods.first().cloned().flatten().filter(|_| pods.len() == 1)
+    }
+
     /// Its devices in MIG mode.
     fn mig_devices(&self) -> impl Iterator<Item = (&Device, &MigState)> {
         self.inventory.devices.iter().filter_map(|device| match &device.mig {
@@ -251,6 +276,12 @@ impl<'a> Models<'a> {
         }
         Model::Planned(fleet.add_geometry(geometry))
     }
+}
+
+/// The pod of a holder, if its name is known.
+fn pod_key(holder: &Holder) -> Option<PodKey> {
+    let pod = holder.details.pod.as_ref()?;
+    Some(PodKey { namespace: pod.namespace.clone()?, name: pod.name.clone()? })
 }
 
 fn is_stable(state: &MigState) -> bool {

@@ -1,6 +1,7 @@
 //! Proposals for pending pods: idle instances to create or replace, and the obstacles elsewhere.
 
 mod change;
+mod defragmentation;
 mod explanation;
 mod request;
 
@@ -24,7 +25,7 @@ use crate::choice::{Fragmentation, Score, candidates};
 use crate::fleet::Fleet;
 use crate::geometry::{Geometry, Place, Profile};
 use crate::observed::{Models, ObservedDevice, ObservedNode};
-use crate::report::{DemandReport, Obstacle, PodProposal};
+use crate::report::{Defragmentation, DemandReport, Obstacle, PodProposal};
 
 /// Age after which a device is reserved for a pod that no change of idle instances can place.
 const RESERVE_AFTER_SECONDS: i64 = 600;
@@ -33,6 +34,8 @@ pub(crate) const MAX_PODS: usize = 256;
 /// Maximum sum over all pods of the devices that are compared for each instance. 1,000 nodes with 8 GPUs and pods with one instance of each
 /// profile need 60,000.
 const MAX_COMPARISONS: usize = 1_000_000;
+/// Maximum number of blocked pods for which a restart of running pods is searched.
+const MAX_SEARCHES: usize = 8;
 /// Number of nodes that are listed as alternatives.
 const MAX_ALTERNATIVES: usize = 2;
 
@@ -51,7 +54,7 @@ pub struct DemandPlan {
 /// destroyed. Nothing is changed.
 pub fn propose(snapshot: &ClusterSnapshot, nodes: &[ObservedNode], now: i64) -> DemandPlan {
     let (pods, recent_pods) = Request::all(snapshot, now);
-    let mut planning = Planning::new(snapshot, nodes, &pods);
+    let mut planning = Planning::new((snapshot, now), nodes, &pods);
     let mut items = Vec::new();
     for pod in pods.iter().take(MAX_PODS) {
         if !planning.is_too_costly(pod) {
@@ -76,6 +79,9 @@ pub fn propose(snapshot: &ClusterSnapshot, nodes: &[ObservedNode], now: i64) -> 
 /// State of the fleet while pods are planned.
 #[derive(Debug)]
 struct Planning<'a> {
+    snapshot: &'a ClusterSnapshot,
+    /// Current time in seconds since 1970.
+    now: i64,
     nodes: Vec<PlannedNode<'a>>,
     fleet: Fleet,
     fragmentation: Fragmentation,
@@ -88,6 +94,8 @@ struct Planning<'a> {
     known: BTreeMap<Vec<(&'a str, u64)>, KnownChoices>,
     /// Sum of the devices that were compared for each instance.
     comparisons: usize,
+    /// Number of blocked pods for which a restart of running pods may still be searched.
+    searches: usize,
 }
 
 /// Results by position of the node.
@@ -130,7 +138,7 @@ struct ChosenPlace {
 
 impl<'a> Planning<'a> {
     fn new(
-        snapshot: &'a ClusterSnapshot,
+        (snapshot, now): (&'a ClusterSnapshot, i64),
         nodes: &'a [ObservedNode],
         requests: &[Request<'a>],
     ) -> Self {
@@ -164,6 +172,8 @@ impl<'a> Planning<'a> {
         let held = snapshot.held();
         let fragmentation = Fragmentation::new(&fleet);
         Self {
+            snapshot,
+            now,
             nodes: planned,
             fleet,
             fragmentation,
@@ -172,6 +182,7 @@ impl<'a> Planning<'a> {
             changed: BTreeSet::new(),
             known: BTreeMap::new(),
             comparisons: 0,
+            searches: MAX_SEARCHES,
         }
     }
 
@@ -182,23 +193,31 @@ impl<'a> Planning<'a> {
         let mut choices = Vec::new();
         let mut obstacles: BTreeMap<Obstacle, Vec<usize>> = BTreeMap::new();
         for (index, node) in self.nodes.iter().enumerate() {
-            let choice = if let Some(obstacle) = self.obstacle(node, request) {
-                Err(obstacle)
-            } else {
-                let choice = known.entry(index).or_insert_with(|| {
-                    let devices = node.devices.len().saturating_mul(request.count());
-                    comparisons = comparisons.saturating_add(devices);
-                    self.choose(node, index, number, request)
-                });
-                choice.as_ref().map_err(|obstacle| *obstacle)
-            };
+            let choice =
+                if let Some(obstacle) = self.obstacle(node, &request.pod.requirements, true) {
+                    Err(obstacle)
+                } else {
+                    let choice = known.entry(index).or_insert_with(|| {
+                        let devices = node.devices.len().saturating_mul(request.count());
+                        comparisons = comparisons.saturating_add(devices);
+                        self.choose(node, index, number, request)
+                    });
+                    choice.as_ref().map_err(|obstacle| *obstacle)
+                };
             match choice {
                 Ok(choice) => choices.push((choice.score, index)),
                 Err(obstacle) => obstacles.entry(obstacle).or_default().push(index),
             }
         }
         self.comparisons = self.comparisons.saturating_add(comparisons);
-        choices.sort_unstable();
+        // Otherwise, the waiting time of a change would begin again whenever another node becomes a little better.
+        let reference = request.reference();
+        choices.sort_unstable_by_key(|((mode, score), index)| {
+            let node = self.nodes.get(*index);
+            let has_change =
+                node.is_some_and(|node| node.observed.changed_for.contains(&reference));
+            (*mode, !has_change, *score, *index)
+        });
         let choices = choices.iter().take(MAX_ALTERNATIVES.saturating_add(1));
         let choices = choices.filter_map(|(_, index)| known.get(index)?.as_ref().ok().cloned());
         let mut choices = choices.collect::<Vec<Choice>>().into_iter();
@@ -206,8 +225,13 @@ impl<'a> Planning<'a> {
         let occupied = obstacles.get(&Obstacle::Occupied).cloned().unwrap_or_default();
         let obstacles = self.explain(obstacles);
         let Some(best) = choices.next() else {
+            let defragmentation = self.defragment(number, request, &occupied);
             let reserved = self.reserve(number, request, &occupied);
-            return self.blocked(request, obstacles, reserved);
+            let mut blocked = self.blocked(request, obstacles, reserved);
+            if let Some(found) = &defragmentation {
+                blocked.message = format!("{}; {}", blocked.message, found.describe());
+            }
+            return PodProposal { defragmentation, ..blocked };
         };
         let alternatives = choices.map(|other| self.alternative(&best, &other)).collect();
         let proposal = self.proposal(request, &best);
@@ -224,9 +248,14 @@ impl<'a> Planning<'a> {
         self.comparisons.saturating_add(cost) > MAX_COMPARISONS
     }
 
-    /// Returns the obstacle to a pod on a node that does not depend on the instances of the node.
-    fn obstacle(&self, node: &PlannedNode<'_>, request: &Request<'_>) -> Option<Obstacle> {
-        let requirements = &request.pod.requirements;
+    /// Returns the obstacle to a pod on a node that does not depend on the instances of the node. Other resources than instances are checked
+    /// if `is_new`.
+    fn obstacle(
+        &self,
+        node: &PlannedNode<'_>,
+        requirements: &PodRequirements,
+        is_new: bool,
+    ) -> Option<Obstacle> {
         let held = self.held.get(node.cluster.name.as_str());
         if let Some(obstacle) = scheduling_obstacle(requirements, node.cluster) {
             return Some(obstacle);
@@ -237,7 +266,7 @@ impl<'a> Planning<'a> {
         if !node.observed.are_users_known {
             return Some(Obstacle::Unknown);
         }
-        let has_room = has_other_resources(requirements, node.cluster, held);
+        let has_room = !is_new || has_other_resources(requirements, node.cluster, held);
         (!has_room).then_some(Obstacle::OtherResources)
     }
 
@@ -325,6 +354,19 @@ impl<'a> Planning<'a> {
             held.add(&request.pod.requirements.amounts);
             held.add(&Amounts::default().with(PODS, 1));
         }
+    }
+
+    /// Running pods whose restart would make room for a pod, for one pod at a time.
+    fn defragment(
+        &mut self,
+        number: usize,
+        request: &Request<'_>,
+        nodes: &[usize],
+    ) -> Option<Defragmentation> {
+        self.searches = self.searches.checked_sub(1)?;
+        let found = self.defragmentation(number, request, nodes)?;
+        self.searches = 0;
+        Some(found)
     }
 
     /// Reserves a device of these nodes for a pod that has waited for a long time. Returns its node and the device.

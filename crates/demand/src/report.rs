@@ -64,6 +64,8 @@ pub struct PodProposal {
     /// Number of nodes by the reason why they are not proposed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub obstacles: Vec<ObstacleCount>,
+    /// Running pods whose restart would make room for a blocked pod; of one pod at a time.
+    pub defragmentation: Option<Defragmentation>,
 }
 
 /// Kind of a proposal.
@@ -122,6 +124,43 @@ pub struct InstancePlace {
     pub profile: String,
     /// Placement in memory slices.
     pub placement: Placement,
+}
+
+/// Room for a pod, once running pods have restarted on other instances. Octavo does not restart them.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Defragmentation {
+    /// Node of the instance that the blocked pod would get.
+    pub node: String,
+    /// PCI address of its device.
+    pub device: String,
+    /// Name of the device: `GPU 3`.
+    pub device_name: String,
+    /// The instance.
+    pub instance: InstancePlace,
+    /// The pods that would have to restart.
+    pub moves: Vec<PodMove>,
+    /// Growth of the fragmentation, with the instance of the blocked pod, in slices; usually negative.
+    pub fragmentation: f64,
+}
+
+/// A running pod with another instance that it could get.
+#[skip_serializing_none]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PodMove {
+    /// Namespace of the pod.
+    pub namespace: String,
+    /// Name of the pod.
+    pub pod: String,
+    /// Seconds since its start.
+    pub running_seconds: Option<u64>,
+    /// Its instance, on the device of the blocked pod.
+    pub from: InstancePlace,
+    /// Node of the other instance.
+    pub node: String,
+    /// The other instance.
+    pub to: ProposedInstance,
 }
 
 /// A node that is not proposed because another one is better.

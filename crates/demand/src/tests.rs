@@ -1,7 +1,9 @@
 //! Tests of the rules with an H100.
 
 mod allocation;
+mod defragmentation;
 mod geometry;
+mod preference;
 mod proposal;
 mod simulation;
 mod trace_file;

@@ -7,7 +7,9 @@ use octavo_model::slices::words::slice_range;
 use octavo_model::text::{count_noun, join};
 
 use crate::proposal::{MAX_PODS, MIN_AGE_SECONDS};
-use crate::report::{DemandReport, InstancePlace, Outcome, PodProposal, ProposedInstance};
+use crate::report::{
+    Defragmentation, DemandReport, InstancePlace, Outcome, PodMove, PodProposal, ProposedInstance,
+};
 
 /// Statement that the proposals have no effect.
 pub const ONLY_PROPOSALS: &str =
@@ -89,13 +91,49 @@ impl PodProposal {
 
     /// Growth of the fragmentation in words.
     pub fn fragmentation_text(&self) -> Option<String> {
-        let growth = self.fragmentation?;
-        let slices = format!("{:.1}", growth.abs());
-        Some(match (slices.as_str(), growth > 0.0) {
-            ("0.0", _) => "unchanged".to_owned(),
-            (_, true) => format!("{slices} more slices are unusable for an average request"),
-            (_, false) => format!("{slices} fewer slices are unusable for an average request"),
-        })
+        self.fragmentation.map(growth_text)
+    }
+}
+
+impl Defragmentation {
+    /// The pods that would restart, and the instance for which they make room, as a clause.
+    pub(crate) fn describe(&self) -> String {
+        let pods = count_noun(self.moves.len(), "pod restarts", "pods restart");
+        let moves = self.moves.iter().map(|one| format!("{} with {}", one.reference(), one.to()));
+        format!(
+            "{} of {} on node {} would be free if {pods}: {}",
+            self.instance.describe(),
+            self.device_name,
+            self.node,
+            join(moves, ", ")
+        )
+    }
+
+    /// Growth of the fragmentation in words.
+    pub fn fragmentation_text(&self) -> String {
+        growth_text(self.fragmentation)
+    }
+}
+
+impl PodMove {
+    /// Namespace and name: `team-a/train`.
+    pub fn reference(&self) -> String {
+        format!("{}/{}", self.namespace, self.pod)
+    }
+
+    /// The other instance: `1g.10gb at slice 4 of GPU 3 on node gpu-1`.
+    pub fn to(&self) -> String {
+        let ProposedInstance { instance, device_name, .. } = &self.to;
+        format!("{} of {device_name} on node {}", instance.describe(), self.node)
+    }
+}
+
+fn growth_text(growth: f64) -> String {
+    let slices = format!("{:.1}", growth.abs());
+    match (slices.as_str(), growth > 0.0) {
+        ("0.0", _) => "unchanged".to_owned(),
+        (_, true) => format!("{slices} more slices are unusable for an average request"),
+        (_, false) => format!("{slices} fewer slices are unusable for an average request"),
     }
 }
 

@@ -13,7 +13,8 @@ use axum::response::Response;
 use jiff::Timestamp;
 use octavo_access::visibility::ReaderVisibility;
 use octavo_demand::{
-    DemandReport, DeviceProposal, ONLY_PROPOSALS, Outcome, PodProposal, ProposedInstance,
+    Defragmentation, DemandReport, DeviceProposal, ONLY_PROPOSALS, Outcome, PodMove, PodProposal,
+    ProposedInstance,
 };
 use octavo_fleet::access::VisibleTypes;
 use octavo_model::id::NodeName;
@@ -125,6 +126,10 @@ struct PodRow {
     /// Nodes with the reason why they are worse.
     alternatives: Vec<(String, String)>,
     obstacles: Vec<String>,
+    /// Running pods whose restart would make room.
+    restarts: Vec<String>,
+    /// Fragmentation after the restart.
+    defragmented: Option<String>,
 }
 
 /// Serves the page.
@@ -270,6 +275,8 @@ impl PodRow {
                 .map(|one| (printable(&one.node), printable(&one.message)))
                 .collect(),
             obstacles: pod.obstacles.iter().map(|one| printable(&one.message)).collect(),
+            restarts: moves(pod).iter().map(restart).collect(),
+            defragmented: pod.defragmentation.as_ref().map(Defragmentation::fragmentation_text),
         }
     }
 }
@@ -287,11 +294,24 @@ fn summary(pod: &PodProposal) -> Option<String> {
         (pod.instances.len(), "instance", "instances"),
         (pod.alternatives.len(), "alternative", "alternatives"),
         (pod.obstacles.len(), "obstacle", "obstacles"),
+        (moves(pod).len(), "restart would make room", "restarts would make room"),
     ];
     let parts = parts.into_iter().filter(|(count, ..)| *count > 0);
     let parts: Vec<String> =
         parts.map(|(count, one, several)| count_noun(count, one, several)).collect();
     (!parts.is_empty()).then(|| parts.join(", "))
+}
+
+fn moves(pod: &PodProposal) -> &[PodMove] {
+    pod.defragmentation.as_ref().map_or(&[], |found| &found.moves)
+}
+
+/// `team-a/eval, which has run for 2h: 1g.10gb at slice 4 of GPU 3 on node gpu-1`.
+fn restart(one: &PodMove) -> String {
+    let running = one.running_seconds.map(Duration::from_secs);
+    let running =
+        running.map_or_else(String::new, |age| format!(", which has run for {}", format_age(age)));
+    printable(&format!("{}{running}: {}", one.reference(), one.to()))
 }
 
 /// `create 3g.40gb in slices 4-7 of GPU 3 (0000:1b:00.0), destroy 1g.10gb at slice 4`.

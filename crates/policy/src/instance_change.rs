@@ -63,8 +63,8 @@ impl InstanceChange {
     ) -> Self {
         let layout = demand_layout(&proposal.instances);
         let is_for = |pod: &String| proposal.pods.contains(pod);
-        // Otherwise, a steady arrival of pods would delay every change.
-        let is_same = |before: &&Self| before.layout == layout || before.pods.iter().all(is_for);
+        // Otherwise, pods that come or go would delay the change for those that wait.
+        let is_same = |before: &&Self| before.layout == layout || before.pods.iter().any(is_for);
         let since = before.filter(is_same).map_or(now, |before| before.since);
         let message = shortened(&proposal.message);
         // An approval is for exactly what was shown.

@@ -3,7 +3,7 @@
 //! Planning decodes the reports of all agents if a pod waits, so it runs on a blocking thread, one at a time. Concurrent requests receive
 //! the previous report or, if that one is too old, wait.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -84,7 +84,7 @@ impl DemandPlanner {
                 Vec::new()
             };
             if let Some(policies) = policies {
-                set_modes(&mut nodes, &policies, snapshot, (&fleet, now));
+                set_policies(&mut nodes, &policies, snapshot, (&fleet, now));
             }
             let wall_clock = clock.wall(now);
             let plan = propose(snapshot, &nodes, wall_clock.as_second());
@@ -124,11 +124,12 @@ fn observed_node(node: &Node, now: Moment) -> Option<ObservedNode> {
         is_stale: node.freshness.is_stale(now),
         are_users_known: is_complete,
         mode: DemandMode::Observe,
+        changed_for: BTreeSet::new(),
     })
 }
 
-/// Sets how the policies of the nodes use proposals.
-fn set_modes(
+/// Sets how the policies of the nodes use proposals, and for which pods they already change them.
+fn set_policies(
     nodes: &mut [ObservedNode],
     policies: &KnownPolicies,
     snapshot: &ClusterSnapshot,
@@ -138,6 +139,9 @@ fn set_modes(
     let modes = demand_modes(&world(&policies, snapshot, fleet, BTreeMap::new()));
     for node in nodes {
         node.mode = modes.get(&node.name).copied().unwrap_or_default();
+        let changes = policies.iter().flat_map(|policy| &policy.status.changes);
+        let changes = changes.filter(|change| change.node == node.name);
+        node.changed_for = changes.flat_map(|change| change.pods.iter().cloned()).collect();
     }
 }
 

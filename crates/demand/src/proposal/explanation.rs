@@ -118,6 +118,8 @@ impl Planning<'_> {
         let (operations, fewest) = (other.operations(), best.operations());
         let message = if best.score.0.is_some() && other.score.0 > best.score.0 {
             "no policy carries out proposals for this node without approval".to_owned()
+        } else if other.score < best.score {
+            "better, but a change of the other node is already proposed for the pod".to_owned()
         } else if operations > fewest {
             let more = operations.saturating_sub(fewest);
             let more = count_noun(more, "more operation", "more operations");
@@ -177,7 +179,7 @@ impl Planning<'_> {
         }
     }
 
-    fn instance(&self, node: usize, chosen: &ChosenPlace) -> Option<ProposedInstance> {
+    pub(super) fn instance(&self, node: usize, chosen: &ChosenPlace) -> Option<ProposedInstance> {
         let node = self.nodes.get(node)?;
         let device = node.devices.get(chosen.gpu.checked_sub(node.first)?)?;
         let planned = self.fleet.gpus().get(chosen.gpu)?;
@@ -244,6 +246,7 @@ impl Request<'_> {
             fragmentation: None,
             alternatives: Vec::new(),
             obstacles: Vec::new(),
+            defragmentation: None,
         }
     }
 }
@@ -256,7 +259,7 @@ impl Choice {
     }
 }
 
-fn instance_place(geometry: &Geometry, place: &Place) -> Option<InstancePlace> {
+pub(super) fn instance_place(geometry: &Geometry, place: &Place) -> Option<InstancePlace> {
     let profile = geometry.profiles().get(place.profile)?;
     Some(InstancePlace { profile: profile.name.to_string(), placement: place.placement })
 }

@@ -20,16 +20,16 @@ use crate::observed::ObservedNode;
 use crate::proposal::{DemandPlan, propose};
 use crate::report::{DemandReport, Obstacle, Outcome, PodProposal};
 
-const NOW: i64 = 1_800_000_000;
+pub(super) const NOW: i64 = 1_800_000_000;
 
 /// Profile id, first memory slice, number of memory slices.
-type Known = (u32, u32, u32);
+pub(super) type Known = (u32, u32, u32);
 
 const ONE: Known = (19, 0, 1);
 const THREE: Known = (9, 4, 4);
 
 /// An H100 in MIG mode with these instances, of which the flagged ones have a process.
-fn device(number: u32, instances: &[(Known, bool)]) -> Device {
+pub(super) fn device(number: u32, instances: &[(Known, bool)]) -> Device {
     let mut device = gpu();
     device.index = Some(number);
     device.pci = PciAddress::new(0, u8::try_from(number).unwrap(), 0, 0).unwrap();
@@ -52,7 +52,7 @@ fn device(number: u32, instances: &[(Known, bool)]) -> Device {
     device
 }
 
-fn observed(name: &str, devices: Vec<Device>) -> ObservedNode {
+pub(super) fn observed(name: &str, devices: Vec<Device>) -> ObservedNode {
     ObservedNode {
         name: name.to_owned(),
         inventory: Inventory { devices, ..Inventory::default() },
@@ -61,10 +61,11 @@ fn observed(name: &str, devices: Vec<Device>) -> ObservedNode {
         is_stale: false,
         are_users_known: true,
         mode: DemandMode::Observe,
+        changed_for: BTreeSet::new(),
     }
 }
 
-fn node(name: &str) -> ClusterNode {
+pub(super) fn node(name: &str) -> ClusterNode {
     ClusterNode {
         name: name.to_owned(),
         readiness: Readiness::Ready,
@@ -74,7 +75,7 @@ fn node(name: &str) -> ClusterNode {
     }
 }
 
-fn pod(name: &str, age: i64, requests: &[(&str, u64)]) -> ClusterPod {
+pub(super) fn pod(name: &str, age: i64, requests: &[(&str, u64)]) -> ClusterPod {
     let amounts = requests.iter().fold(Amounts::default(), |amounts, (profile, count)| {
         amounts.with(&format!("nvidia.com/mig-{profile}"), *count)
     });
@@ -100,43 +101,13 @@ fn plan(nodes: Vec<Vec<Device>>, pods: Vec<ClusterPod>) -> DemandPlan {
     propose(&ClusterSnapshot::new(cluster, pods), &nodes, NOW)
 }
 
-fn only(report: &DemandReport) -> &PodProposal {
+pub(super) fn only(report: &DemandReport) -> &PodProposal {
     let [proposal] = report.items.as_slice() else { panic!("{report:#?}") };
     proposal
 }
 
 fn obstacles(proposal: &PodProposal) -> Vec<(Obstacle, usize)> {
     proposal.obstacles.iter().map(|one| (one.reason.known().unwrap(), one.nodes)).collect()
-}
-
-/// Pods of a pool whose policy carries out proposals are not proposed instances elsewhere without a need.
-#[test]
-fn node_whose_policy_carries_out_proposals_is_preferred_if_an_instance_must_be_created() {
-    let modes = [DemandMode::Observe, DemandMode::Propose, DemandMode::Act];
-    let with_mode = |(number, mode): (u32, DemandMode), instances: &[(Known, bool)]| ObservedNode {
-        mode,
-        ..observed(&format!("gpu-{number}"), vec![device(number, instances)])
-    };
-    let idle = (19, 0, 1);
-    for (idle_on, expected, outcome) in
-        [(None, "gpu-2", Outcome::Create), (Some(0), "gpu-0", Outcome::Available)]
-    {
-        let nodes: Vec<ObservedNode> = (0..)
-            .zip(modes)
-            .map(|node| {
-                let has_idle = idle_on == Some(node.0);
-                // The last node has the most fragmentation.
-                let instances = [(idle, !has_idle), ((19, 2, 1), true)];
-                with_mode(node, &instances[..if node.0 == 2 || has_idle { 2 } else { 0 }])
-            })
-            .collect();
-        let cluster = nodes.iter().map(|observed| node(&observed.name));
-        let snapshot = ClusterSnapshot::new(cluster, vec![pod("train", 60, &[("1g.10gb", 1)])]);
-        let report = propose(&snapshot, &nodes, NOW).report;
-        let proposal = only(&report);
-        assert_eq!(proposal.node.as_deref(), Some(expected));
-        assert_eq!(proposal.outcome, outcome);
-    }
 }
 
 #[test]

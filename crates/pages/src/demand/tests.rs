@@ -48,6 +48,7 @@ fn pod(name: &str, outcome: Outcome) -> PodProposal {
             nodes: 2,
             message: "instances that are in use or proposed for other pods leave no room on 2 nodes".to_owned(),
         }],
+        defragmentation: None,
     }
 }
 

@@ -1,7 +1,8 @@
 //! `octavo demand`: a summary line, a table of the pods, then the changes of the devices; or the details of one pod.
 
 use octavo_demand::{
-    DemandReport, DeviceProposal, InstancePlace, ONLY_PROPOSALS, Outcome, PodProposal,
+    Defragmentation, DemandReport, DeviceProposal, InstancePlace, ONLY_PROPOSALS, Outcome, PodMove,
+    PodProposal,
 };
 use octavo_model::text::join;
 use octavo_model::tone::Tone;
@@ -21,6 +22,7 @@ const INSTANCE_COLUMNS: [&str; 6] =
     ["PROFILE", "GPU", "PCI ADDRESS", "SLICES", "ACTION", "DESTROYS"];
 const ALTERNATIVE_COLUMNS: [&str; 2] = ["ALTERNATIVE", "REASON"];
 const OBSTACLE_COLUMNS: [&str; 3] = ["OBSTACLE", "NODES", "MESSAGE"];
+const MOVE_COLUMNS: [&str; 5] = ["RESTART", "RUNNING", "FROM", "TO", "ACTION"];
 
 /// Formats the proposals as text; without headers, only the rows of pods.
 pub(super) fn text(report: &DemandReport, printed: OutputOptions, colors: Colors) -> String {
@@ -115,15 +117,31 @@ pub(super) fn details(pod: &PodProposal, printed: OutputOptions, colors: Colors)
             ]
         })
         .collect();
+    let found = pod.defragmentation.as_ref();
+    let moves = found.map_or_else(Vec::new, |found| {
+        found.moves.iter().map(|one| move_row(found, one)).collect()
+    });
     let tables = [
         (&INSTANCE_COLUMNS[..], instances),
         (&ALTERNATIVE_COLUMNS[..], alternatives),
         (&OBSTACLE_COLUMNS[..], obstacles),
+        (&MOVE_COLUMNS[..], moves),
     ];
     let tables = tables.into_iter().filter(|(_, rows)| !rows.is_empty());
     let tables = tables.map(|(names, rows)| text::table(&[names], rows, headers, colors));
     let parts: Vec<String> = [facts(pod, colors)].into_iter().chain(tables).collect();
     parts.join("\n")
+}
+
+fn move_row(found: &Defragmentation, one: &PodMove) -> Vec<Cell> {
+    let from = format!("{} of {} on node {}", one.from.describe(), found.device_name, found.node);
+    vec![
+        Cell::plain(&one.reference()),
+        Cell::optional(one.running_seconds.map(format::age)),
+        Cell::plain(&from),
+        Cell::plain(&one.to()),
+        Cell::plain(one.to.action()),
+    ]
 }
 
 fn facts(pod: &PodProposal, colors: Colors) -> String {
@@ -134,6 +152,10 @@ fn facts(pod: &PodProposal, colors: Colors) -> String {
         ("Requests:", Some(Cell::plain(&pod.requests()))),
         ("Node:", pod.node.as_deref().map(Cell::plain)),
         ("Fragmentation:", pod.fragmentation_text().map(|text| Cell::plain(&text))),
+        (
+            "After restart:",
+            pod.defragmentation.as_ref().map(|found| Cell::plain(&found.fragmentation_text())),
+        ),
     ];
     let facts = facts.into_iter().filter_map(|(name, cell)| Some(vec![Cell::plain(name), cell?]));
     let facts: Vec<Vec<Cell>> = facts.collect();
@@ -213,6 +235,7 @@ mod tests {
                 nodes: 2,
                 message: "instances that are in use or proposed for other pods leave no room on 2 nodes".to_owned(),
             }],
+            defragmentation: None,
         }
     }
 
@@ -315,6 +338,54 @@ gpu-2        1 more operation to create and destroy instances
 
 OBSTACLE  NODES  MESSAGE
 occupied  2      instances that are in use or proposed for other pods leave no room on 2 nodes
+"
+        );
+    }
+
+    #[test]
+    fn details_list_pods_whose_restart_would_make_room() {
+        let to = ProposedInstance {
+            device: "0000:1c:00.0".to_owned(),
+            device_name: "GPU 4".to_owned(),
+            instance: place("1g.10gb", 2, 1),
+            exists: true,
+            destroys: Vec::new(),
+        };
+        let found = Defragmentation {
+            node: "gpu-1".to_owned(),
+            device: "0000:1b:00.0".to_owned(),
+            device_name: "GPU 3".to_owned(),
+            instance: place("3g.40gb", 4, 4),
+            moves: vec![PodMove {
+                namespace: "team-c".to_owned(),
+                pod: "notebook".to_owned(),
+                running_seconds: Some(7_260),
+                from: place("1g.10gb", 4, 1),
+                node: "gpu-2".to_owned(),
+                to,
+            }],
+            fragmentation: -1.25,
+        };
+        let blocked = PodProposal {
+            message: "no room".to_owned(),
+            obstacles: Vec::new(),
+            defragmentation: Some(found),
+            ..pod("team-b", "eval", Outcome::Blocked)
+        };
+        let shown = details(&blocked, options(FleetFormat::Table, Headers::Shown), Colors::Off);
+        assert_eq!(
+            shown,
+            "\
+Pod:            team-b/eval
+Outcome:        blocked
+Waiting:        3m
+Requests:       mig-3g.40gb
+After restart:  1.2 fewer slices are unusable for an average request
+
+no room
+
+RESTART          RUNNING  FROM                                       TO                                         ACTION
+team-c/notebook  2h       1g.10gb at slice 4 of GPU 3 on node gpu-1  1g.10gb at slice 2 of GPU 4 on node gpu-2  use
 "
         );
     }

@@ -1,0 +1,183 @@
+//! Running pods whose restart would make room for a blocked pod.
+
+use octavo_fleet::cluster::{ClusterNode, ClusterPod, ClusterSnapshot, Phase, PodOwner};
+use octavo_model::holder::{Holder, HolderDetails, Pod};
+use octavo_model::inventory::{Device, Mig};
+
+use super::proposal::{Known, NOW, device, node, observed, only, pod};
+use crate::observed::ObservedNode;
+use crate::proposal::propose;
+use crate::report::{DemandReport, Outcome};
+
+/// A cluster of nodes `gpu-0`, `gpu-1`, … with running pods.
+struct Cluster {
+    nodes: Vec<ObservedNode>,
+    objects: Vec<ClusterNode>,
+    pods: Vec<ClusterPod>,
+}
+
+impl Cluster {
+    /// Nodes with one device each. Each instance in use is that of a pod `run-NODE-INSTANCE`, which has run for this number of minutes.
+    fn new(nodes: &[&[(Known, Option<i64>)]]) -> Self {
+        let mut cluster = Self { nodes: Vec::new(), objects: Vec::new(), pods: Vec::new() };
+        for (number, instances) in nodes.iter().enumerate() {
+            let name = format!("gpu-{number}");
+            let idle: Vec<(Known, bool)> = instances.iter().map(|(one, _)| (*one, false)).collect();
+            let mut observed = observed(&name, vec![device(0, &idle)]);
+            for (id, (_, minutes)) in (0..).zip(*instances) {
+                let Some(minutes) = minutes else { continue };
+                let profile = profile(&observed.inventory.devices[0], id);
+                let pod = running(&format!("run-{number}-{id}"), &name, &profile, *minutes);
+                observed.holders.push(holder(&observed.inventory.devices[0], id, &pod));
+                cluster.pods.push(pod);
+            }
+            cluster.nodes.push(observed);
+            cluster.objects.push(node(&name));
+        }
+        cluster
+    }
+
+    /// Proposals with these pending pods.
+    fn with(&self, pending: &[ClusterPod]) -> DemandReport {
+        let pods = self.pods.iter().chain(pending).cloned();
+        propose(&ClusterSnapshot::new(self.objects.clone(), pods), &self.nodes, NOW).report
+    }
+
+    /// The pods that would restart for a pod with a 3g.40gb.
+    fn restarts(&self) -> Vec<String> {
+        let report = self.with(&[pod("train", 60, &[("3g.40gb", 1)])]);
+        let found = only(&report).defragmentation.as_ref();
+        found.into_iter().flat_map(|found| &found.moves).map(|one| one.pod.clone()).collect()
+    }
+}
+
+fn profile(device: &Device, id: u32) -> String {
+    let Mig::Capable(state) = &device.mig else { panic!("an H100") };
+    let instance = &state.gpu_instances[usize::try_from(id).unwrap()];
+    state.catalog.by_id(instance.profile_id).unwrap().name.to_string()
+}
+
+fn running(name: &str, node: &str, profile: &str, minutes: i64) -> ClusterPod {
+    ClusterPod {
+        node: Some(node.to_owned()),
+        phase: Phase::Bound,
+        started_at: Some(NOW - minutes * 60),
+        owner: Some(PodOwner { kind: "Job".to_owned(), name: "job".to_owned() }),
+        ..pod(name, minutes * 60, &[(profile, 1)])
+    }
+}
+
+fn holder(device: &Device, id: u32, pod: &ClusterPod) -> Holder {
+    let pod = Pod {
+        namespace: Some(pod.key.namespace.clone()),
+        name: Some(pod.key.name.clone()),
+        ..Pod::default()
+    };
+    Holder {
+        device: device.pci,
+        gpu_instance: Some(id),
+        compute_instance: Some(0),
+        details: HolderDetails { pod: Some(pod), ..HolderDetails::default() },
+    }
+}
+
+/// 1g.10gb at this memory slice.
+fn one(start: u32) -> Known {
+    (19, start, 1)
+}
+
+#[test]
+fn pod_is_named_that_could_restart_elsewhere_with_the_room_that_it_leaves() {
+    let cluster = Cluster::new(&[
+        &[(one(0), Some(10)), (one(5), Some(10))],
+        &[((9, 0, 4), Some(10)), (one(4), Some(10))],
+    ]);
+    let report = cluster.with(&[pod("train", 60, &[("3g.40gb", 1)])]);
+    let proposal = only(&report);
+    assert_eq!(proposal.outcome, Outcome::Blocked);
+    assert_eq!(
+        proposal.message,
+        "instances that are in use or proposed for other pods leave no room on 2 nodes (8 GPU slices left; the largest instance that fits is 2g.20gb); \
+         3g.40gb at slice 0 of GPU 0 on node gpu-0 would be free if 1 pod restarts: team/run-0-0 with 1g.10gb at slice 4 of GPU 0 on node gpu-0"
+    );
+    let found = proposal.defragmentation.as_ref().unwrap();
+    assert_eq!(found.moves[0].running_seconds, Some(600));
+    assert!(found.fragmentation < 0.0, "{found:#?}");
+    assert_eq!(report.devices, [], "nothing is changed");
+}
+
+#[test]
+fn fewest_pods_restart_and_of_equally_many_those_that_have_run_shortest() {
+    let long = [(one(0), Some(90)), (one(4), Some(90))];
+    let short = [(one(0), Some(90)), (one(4), Some(5))];
+    let two = [(one(0), Some(1)), (one(1), Some(1)), (one(4), Some(1)), (one(5), Some(1))];
+    assert_eq!(Cluster::new(&[&two, &long, &short]).restarts(), ["run-2-1"]);
+    assert_eq!(Cluster::new(&[&two]).restarts().len(), 2);
+}
+
+#[test]
+fn only_pods_that_restart_elsewhere_are_named() {
+    let blocked = [(one(0), Some(10)), (one(5), Some(10))];
+    let is_named = |change: fn(&mut Cluster)| {
+        let mut cluster = Cluster::new(&[&blocked]);
+        change(&mut cluster);
+        !cluster.restarts().is_empty()
+    };
+    assert!(is_named(|_| {}));
+    // No controller creates them again.
+    assert!(!is_named(|cluster| cluster.pods.iter_mut().for_each(|pod| pod.owner = None)));
+    assert!(!is_named(|cluster| {
+        for pod in &mut cluster.pods {
+            pod.owner.as_mut().unwrap().kind = "DaemonSet".to_owned();
+        }
+    }));
+    // Their users are not known.
+    assert!(!is_named(|cluster| {
+        for holder in &mut cluster.nodes[0].holders {
+            holder.details.pod.as_mut().unwrap().name = None;
+        }
+    }));
+    // They have another instance, too.
+    assert!(!is_named(|cluster| {
+        for pod in &mut cluster.pods {
+            pod.requirements.amounts =
+                pod.requirements.amounts.clone().with("nvidia.com/mig-2g.20gb", 1);
+        }
+    }));
+    // They could not return to the node.
+    assert!(!is_named(|cluster| {
+        for pod in &mut cluster.pods {
+            pod.requirements.selector = [("zone".to_owned(), "elsewhere".to_owned())].into();
+        }
+    }));
+}
+
+#[test]
+fn pod_restarts_only_on_a_node_with_room_for_all_its_resources() {
+    let full: Vec<(Known, Option<i64>)> = (0..7).map(|start| (one(start), Some(10))).collect();
+    assert!(Cluster::new(&[&full]).restarts().is_empty());
+
+    let first = [((9, 0, 4), Some(10)), (one(4), Some(10))];
+    let second = [((14, 0, 2), Some(10)), ((14, 2, 2), Some(10)), (one(5), Some(10))];
+    let with_cpu = |first_cpu: u64, second_cpu: u64| {
+        let mut cluster = Cluster::new(&[&first, &second]);
+        for pod in &mut cluster.pods {
+            let cpu = if pod.node.as_deref() == Some("gpu-0") { first_cpu } else { second_cpu };
+            pod.requirements.amounts = pod.requirements.amounts.clone().with("cpu", cpu);
+        }
+        cluster.restarts()
+    };
+    // Each node has 8 CPUs.
+    assert_eq!(with_cpu(1_000, 1_000), ["run-0-1"]);
+    assert_eq!(with_cpu(1_000, 2_500), ["run-1-2"]);
+    assert_eq!(with_cpu(4_000, 2_500), [""; 0]);
+}
+
+#[test]
+fn room_is_proposed_for_one_pod_at_a_time() {
+    let cluster = Cluster::new(&[&[(one(0), Some(10)), (one(5), Some(10))]]);
+    let pending = ["old", "new"].map(|name| pod(name, 60, &[("3g.40gb", 1)]));
+    let report = cluster.with(&pending);
+    let found: Vec<bool> = report.items.iter().map(|one| one.defragmentation.is_some()).collect();
+    assert_eq!(found, [true, false]);
+}
