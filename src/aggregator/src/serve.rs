@@ -10,7 +10,7 @@ mod reserve;
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -201,10 +201,12 @@ impl ServerState {
     async fn connection(self: &Arc<Self>, socket: TcpStream, accepted: AcceptedConnection) {
         let name = self.server.protocol.name();
         let Some(tls) = &self.server.tls else {
-            return self.serve(socket, accepted).await;
+            return Box::pin(self.serve(socket, accepted)).await;
         };
         let acceptor = tls.acceptor(name, &self.server.stats);
-        let handshake = timeout(self.server.limits.first_request, acceptor.accept(socket));
+        // Boxed, so that the task of a connection does not retain room for the handshake.
+        let handshake = Box::pin(acceptor.accept(socket));
+        let handshake = timeout(self.server.limits.first_request, handshake);
         let mut stop = self.stop.clone();
         let peer = accepted.peer.clone();
         let shaken = tokio::select! {
@@ -213,7 +215,7 @@ impl ServerState {
             () = stopped(&mut stop) => return,
         };
         match shaken {
-            Ok(Ok(stream)) => self.serve(stream, accepted).await,
+            Ok(Ok(stream)) => Box::pin(self.serve(stream, accepted)).await,
             Ok(Err(error)) => {
                 self.server.stats.count_handshake_failure(name);
                 debug!(peer = %peer.address(), %error, "TLS handshake failed");
@@ -241,7 +243,7 @@ impl ServerState {
             Protocol::Grpc => {
                 let mut builder = http2::Builder::new(TokioExecutor::new());
                 limit_http2!(builder, GRPC_STREAMS);
-                let connection = builder.serve_connection(io, service);
+                let connection = Box::pin(builder.serve_connection(io, service));
                 self.drive(connection, &peer, age).await;
             }
             Protocol::Http => {
@@ -252,7 +254,7 @@ impl ServerState {
                     .timer(TokioTimer::new())
                     .header_read_timeout(self.server.limits.first_request)
                     .max_buf_size(HTTP1_BUFFER);
-                let connection = builder.serve_connection(io, service).into_owned();
+                let connection = Box::pin(builder.serve_connection(io, service).into_owned());
                 self.drive(connection, &peer, age).await;
             }
         }
@@ -288,10 +290,16 @@ impl ServerState {
         Ok(response)
     }
 
-    async fn drive<C: GracefulConnection>(&self, connection: C, peer: &Peer, age: Duration) {
+    /// Serves a connection until it ends. It is boxed, because its type depends on the protocol and on TLS, and the largest one would
+    /// determine the memory of every connection.
+    async fn drive<C: GracefulConnection>(
+        &self,
+        mut connection: Pin<Box<C>>,
+        peer: &Peer,
+        age: Duration,
+    ) {
         let limits = &self.server.limits;
         let mut stop = self.stop.clone();
-        let mut connection = pin!(connection);
         let mut timer = pin!(sleep(limits.first_request));
         let old = Instant::now() + age;
         let grpc = self.server.protocol == Protocol::Grpc;
