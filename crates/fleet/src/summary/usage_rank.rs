@@ -1,15 +1,19 @@
-//! Index of a node's usage, by which the largest users of a fleet are found without reading all nodes' usage.
+//! Index of a node's usage, by which the largest users of a fleet, and pods, are found without reading all nodes' usage.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use octavo_model::digest::Digest;
 use octavo_model::quantity::Mebibytes;
 use octavo_node::sharing::usage::{UnitUsage, Usage};
 
-/// Memory of each tenant of a node, and whether it exceeds its fair share, without the tenants' names.
+/// Memory of each tenant of a node, whether it exceeds its fair share, and the hashes of the names of pods.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UsageRank {
     /// Memory in MiB times two, plus one if over the share; descending and deduplicated.
     tenants: Arc<[u32]>,
+    /// Hashes of the names of pods, ascending and deduplicated.
+    pods: Arc<[u32]>,
     /// True if a unit has replicas, or a container holds one.
     has_replicas: bool,
     /// Utilization of the devices that report it.
@@ -40,6 +44,8 @@ impl UsageRank {
         };
         let has_replicas = units.clone().any(is_shared);
         let tenants = units.flat_map(|unit| &unit.tenants);
+        let pods = tenants.clone().filter_map(|tenant| tenant.pod.as_deref());
+        let pods: BTreeSet<u32> = pods.map(hash).collect();
         let mut all: Vec<u32> = tenants
             .map(|tenant| {
                 let memory = rank_memory(tenant.memory.map(Mebibytes::get));
@@ -53,7 +59,13 @@ impl UsageRank {
         let utilization = utilization.fold(UtilizationSum::default(), |sum, one| {
             sum.plus(UtilizationSum { percent: one.0.into(), devices: 1 })
         });
-        Self { tenants: all.into(), has_replicas, utilization }
+        let pods = pods.into_iter().collect();
+        Self { tenants: all.into(), pods, has_replicas, utilization }
+    }
+
+    /// Returns whether a pod with this name can be among the tenants. A few names have the same hash.
+    pub fn may_have_pod(&self, name: &str) -> bool {
+        self.pods.binary_search(&hash(name)).is_ok()
     }
 
     /// Utilization of the devices of the node that report it.
@@ -80,8 +92,19 @@ impl UsageRank {
 /// Index of a node that reports no usage.
 impl Default for UsageRank {
     fn default() -> Self {
-        Self { tenants: Arc::from([]), has_replicas: false, utilization: UtilizationSum::default() }
+        Self {
+            tenants: Arc::from([]),
+            pods: Arc::from([]),
+            has_replicas: false,
+            utilization: UtilizationSum::default(),
+        }
     }
+}
+
+/// The lower half of the digest of a name, because a fleet has millions of pods.
+fn hash(name: &str) -> u32 {
+    let [a, b, c, d, ..] = Digest::from_bytes(name.as_bytes()).get().to_le_bytes();
+    u32::from_le_bytes([a, b, c, d])
 }
 
 impl UtilizationSum {

@@ -2,8 +2,8 @@
 //!
 //! The sort keys of each node's rows are known without decoding ([`UsageRank`](octavo_fleet::summary::UsageRank)), so
 //! nodes are read in the order of their first matching row. The page is complete once all remaining rows sort after it.
-//! Names are only known after decoding: if few rows match, a page ends before it is full, and the next one continues
-//! from there.
+//! Of names, only the hashes of pods are known before decoding: if few rows of a namespace match, a page ends before it is full, and the
+//! next one continues from there.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -163,6 +163,9 @@ impl<'a> Search<'a> {
 
 /// Rank of the first row of `node` that can match; `None` if there is none.
 fn first_rank(node: &Node, query: &Query) -> Option<u64> {
+    if query.pod.as_ref().is_some_and(|pod| !node.usage.may_have_pod(pod)) {
+        return None;
+    }
     let name = node.name.as_str();
     let after = query.after.as_ref().map(ContinueToken::last);
     match (query.sort, after) {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use octavo_fleet::summary::UsageRank;
 use octavo_model::inventory::Inventory;
 use octavo_model::quantity::Mebibytes;
 use octavo_model::reading::MemoryUse;
@@ -256,11 +257,26 @@ fn at_most_one_node_per_row_is_read() {
             token = page.next.unwrap().to_string();
         }
     }
-    // Names are known only after decoding, so all nodes are read, in steps.
-    let query = query("pod=nobody").unwrap();
-    let (page, steps) = run_search(Search::new(&fleet, &query, now));
+    // Namespaces are known only after decoding, so all nodes are read, in steps.
+    let unknown = query("namespace=unknown").unwrap();
+    let (page, steps) = run_search(Search::new(&fleet, &unknown, now));
     assert_eq!((page.items.len(), page.next), (0, None));
     assert!(steps > 1, "{steps}");
+}
+
+#[test]
+fn only_nodes_that_may_have_the_pod_are_read() {
+    let mut fleet = large(500, 24);
+    fleet.nodes.insert(node_with_idle_pods("gpu-000499", "team-a", 1_000, 30));
+    let within = |parameters: &str, most: usize| {
+        let query = query(parameters).unwrap();
+        let (page, _) = run_search(Search::within(&fleet, &query, Moment::default(), most));
+        (page.items.into_iter().map(|row| row.node).collect::<Vec<_>>(), page.next.is_some())
+    };
+    assert_eq!(within("pod=unknown", 0), (Vec::new(), false));
+    // Other nodes have pod-0 to pod-23.
+    assert_eq!(within("pod=pod-29", 1), (vec!["gpu-000499".to_owned()], false));
+    assert_eq!(within("pod=pod-23&limit=1000", usize::MAX).0.len(), 500);
 }
 
 #[test]
@@ -377,7 +393,8 @@ fn node_with_idle_pods(name: &str, namespace: &str, memory: u64, pods: usize) ->
     });
     unit.tenants = tenants.collect();
     let parts: Parts = [status::encode_usage(&usage)].into_iter().collect();
-    Arc::new(Node { parts, ..Node::clone(&node) })
+    let usage = UsageRank::from_usage(&usage);
+    Arc::new(Node { parts, usage, ..Node::clone(&node) })
 }
 
 #[test]
