@@ -157,11 +157,13 @@ fn changes(peer: Option<&PathBuf>) {
         "| another program changes one of 56 partitions, {} times: ms, p50 / p99 / maximum | to the kubelet's new list | lists per change | registrations per change |\n|---|---|---|---|",
         2 * CHANGES
     );
+    let nvidia = || peer.map(PluginKind::Nvidia);
     let plugins = [
-        ("Octavo, automatically", Some(octavo())),
-        ("NVIDIA, sent SIGHUP at the same time", peer.map(PluginKind::Nvidia)),
+        ("Octavo, automatically", Some(octavo()), true),
+        ("Octavo, each change directly after the previous list", Some(octavo()), false),
+        ("NVIDIA, sent SIGHUP at the same time", nvidia(), true),
     ];
-    for (name, kind) in plugins {
+    for (name, kind, pauses) in plugins {
         let Some(kind) = kind else { continue };
         let rig = Rig::new(SPLIT);
         let program = rig.start(&kind);
@@ -173,6 +175,10 @@ fn changes(peer: Option<&PathBuf>) {
                 0 => (partitions::destroy_last, 55),
                 _ => (|world| partitions::create(world, "1g.10gb"), 56),
             };
+            if pauses {
+                // A later change is not delayed by the minimum time between two scans.
+                thread::sleep(Duration::from_millis(150 + change as u64 * 37 % 300));
+            }
             let list_count = || rig.kubelet.inspect(|state| state.resources[SEVENTH].lists);
             let before = list_count();
             let start = Instant::now();
