@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use octavo_policy::Policy;
 
-pub use self::client::{PolicyClient, PolicyRequestError, PolicyRequests};
+pub use self::client::{EventObject, PolicyClient, PolicyRequestError, PolicyRequests};
 pub use self::policy_watcher::PolicyWatcher;
 pub use self::policy_writer::{PolicyWriteError, PolicyWriter};
 use crate::hardware_profiles::Presence;

@@ -1,10 +1,13 @@
 //! Events about changes of instances.
 
 use crate::demand::DemandMode;
-use crate::instance_change::InstanceChange;
+use crate::instance_change::{InstanceChange, shortened};
 use crate::node::Progress;
 use crate::status::PolicyStatus;
 use crate::world::{Policy, World};
+
+/// Maximum number of pods of a change that have events.
+const MAX_PODS: usize = 20;
 
 /// Event about the change of a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,6 +18,10 @@ pub struct ChangeEvent {
     pub message: String,
     /// True if the change failed.
     pub is_warning: bool,
+    /// Name of the node.
+    pub node: String,
+    /// Pods that have the event too, as `namespace/name`, with messages that contain no other pod. At most 20.
+    pub pods: Vec<(String, String)>,
 }
 
 /// Events about the changes that differ between two states of a policy.
@@ -32,25 +39,66 @@ pub(crate) fn change_events(
     let begun = new.filter(|change| change.is_in_progress() || waits).map(|change| {
         let reason =
             if change.is_in_progress() { "InstancesChanging" } else { "InstancesProposed" };
-        ChangeEvent { reason, message: change.text(), is_warning: false }
+        ChangeEvent {
+            reason,
+            message: change.text(),
+            is_warning: false,
+            node: change.node.clone(),
+            pods: proposed_pods(world, policy, change),
+        }
     });
     let ended = before.iter().filter(|change| {
         change.is_in_progress() && !after.changes.iter().any(|one| is_same(one, change))
     });
     let ended = ended.map(|change| {
         let failure = after.failures.iter().find(|failure| failure.node == change.node);
-        let (reason, message) = match failure {
+        let (reason, message, end) = match failure {
             Some(failure) => (
                 "InstancesFailed",
                 format!("{}: {}: {}", change.node, failure.reason, failure.message),
+                format!("the change failed: {}", failure.reason),
             ),
-            None if change.withdrawn => ("InstancesWithdrawn", change.text()),
-            None if is_applied(world, policy, change) => ("InstancesChanged", change.text()),
-            None => ("InstancesAbandoned", change.text()),
+            None if change.withdrawn => {
+                ("InstancesWithdrawn", change.text(), "the change was withdrawn".to_owned())
+            }
+            None if is_applied(world, policy, change) => {
+                ("InstancesChanged", change.text(), "the instances exist".to_owned())
+            }
+            None => {
+                ("InstancesAbandoned", change.text(), "the change ended without effect".to_owned())
+            }
         };
-        ChangeEvent { reason, message, is_warning: failure.is_some() }
+        let text = format!("policy {}: node {}: {end}", policy.name, change.node);
+        let pods = change.pods.iter().take(MAX_PODS).map(|pod| (pod.clone(), text.clone()));
+        ChangeEvent {
+            reason,
+            message,
+            is_warning: failure.is_some(),
+            node: change.node.clone(),
+            pods: pods.collect(),
+        }
     });
     begun.chain(ended).collect()
+}
+
+/// Pods of a change that begins or waits for its approval. A proposal that changes while it waits has no second event for a pod.
+fn proposed_pods(
+    world: &World<'_>,
+    policy: &Policy,
+    change: &InstanceChange,
+) -> Vec<(String, String)> {
+    let proposals = world.proposals.iter().filter_map(|all| all.get(&change.node));
+    let before = policy.status.changes.iter().find(|one| one.node == change.node);
+    let before = before.filter(|_| !change.is_in_progress());
+    let is_known = |pod: &String| before.is_some_and(|before| before.pods.contains(pod));
+    let pods = proposals
+        .flat_map(|one| &one.pods)
+        .filter(|(pod, _)| change.pods.contains(pod) && !is_known(pod));
+    let text = |instances: &str| {
+        let waits = if change.is_in_progress() { "" } else { "waits for approval: " };
+        shortened(&format!("policy {}: {waits}{instances}", policy.name))
+    };
+    pods.take(MAX_PODS).map(|(pod, instances)| (pod.clone(), text(instances))).collect()
 }
 
 /// Returns whether the node reports the layout of the change as applied.

@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 use octavo_model::digest::Digest;
+use octavo_model::text::join;
 use octavo_node::node_object::demand_layout;
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
@@ -19,10 +20,8 @@ const MAX_MESSAGE_CHARS: usize = 500;
 pub struct NodeProposal {
     /// All instances of the devices that can be planned, as a checkpoint.
     pub instances: String,
-    /// The pods, as `namespace/name`.
-    pub pods: Vec<String>,
-    /// Explanation: created and destroyed instances.
-    pub message: String,
+    /// The pods, as `namespace/name`, with the created and destroyed instances.
+    pub pods: Vec<(String, String)>,
 }
 
 /// Change of the instances of a node for pending pods.
@@ -62,11 +61,12 @@ impl InstanceChange {
         now: Timestamp,
     ) -> Self {
         let layout = demand_layout(&proposal.instances);
-        let is_for = |pod: &String| proposal.pods.contains(pod);
+        let is_for = |pod: &String| proposal.pods.iter().any(|(known, _)| known == pod);
         // Otherwise, pods that come or go would delay the change for those that wait.
         let is_same = |before: &&Self| before.layout == layout || before.pods.iter().any(is_for);
         let since = before.filter(is_same).map_or(now, |before| before.since);
-        let message = shortened(&proposal.message);
+        let each = proposal.pods.iter().map(|(pod, instances)| format!("{pod}: {instances}"));
+        let message = shortened(&join(each, "; "));
         // An approval is for exactly what was shown.
         let content = format!("{node} {layout} {since} {message}");
         let id = format!("{:016x}", Digest::from_bytes(content.as_bytes()));
@@ -74,7 +74,7 @@ impl InstanceChange {
             id: id.chars().take(8).collect(),
             node: node.to_owned(),
             layout,
-            pods: proposal.pods.iter().take(MAX_PODS).cloned().collect(),
+            pods: proposal.pods.iter().take(MAX_PODS).map(|(pod, _)| pod.clone()).collect(),
             message,
             since,
             begun: None,
@@ -110,7 +110,7 @@ impl InstanceChange {
 }
 
 /// The beginning of a message that is too long.
-fn shortened(message: &str) -> String {
+pub(crate) fn shortened(message: &str) -> String {
     if message.chars().count() <= MAX_MESSAGE_CHARS {
         return message.to_owned();
     }

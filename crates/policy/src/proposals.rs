@@ -170,7 +170,7 @@ fn selected<'a>(
                 && proposal.instances.len() <= MAX_INSTANCES_BYTES
                 && node.is_ready()
                 && !policy.status.is_updating(node.name())
-                && proposal.pods.iter().all(|pod| !served.contains(pod.as_str()))
+                && proposal.pods.iter().all(|(pod, _)| !served.contains(pod.as_str()))
         })
         .collect()
 }

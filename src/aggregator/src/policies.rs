@@ -19,9 +19,9 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use octavo_access::audit::AuditLog;
-use octavo_fleet::cluster::ClusterSnapshot;
+use octavo_fleet::cluster::{ClusterSnapshot, PodKey};
 use octavo_kube::lease::{LeadershipHandle, LeaseHolder};
-use octavo_kube::policies::{PolicyClient, PolicyRequestError};
+use octavo_kube::policies::{EventObject, PolicyClient, PolicyRequestError};
 use octavo_ledger::audit::PolicyEvent;
 use octavo_node::node_object::write_backoff::WriteBackoff;
 use octavo_policy::{
@@ -45,6 +45,9 @@ const LEASE_NAME: &str = "octavo-policies";
 const MIN_INTERVAL: Duration = Duration::from_millis(500);
 /// Maximum time between two decisions: the use of devices has no notification here.
 const MAX_INTERVAL: Duration = Duration::from_secs(15);
+
+/// Maximum number of events about pods after one write, which bounds the time until the next write.
+const MAX_POD_EVENTS: usize = 100;
 
 /// Controller of the policies.
 #[derive(Debug)]
@@ -341,10 +344,13 @@ impl<'a> Leader<'a> {
 
     /// Creates an event if the state of a policy differs. The status has the same information, so a lost event is not repeated.
     async fn announce(&self, before: &Policy, status: &PolicyStatus, events: &[ChangeEvent]) {
-        for ChangeEvent { reason, message, is_warning } in events {
+        let about = EventObject::Policy(before);
+        for event in events {
+            let ChangeEvent { reason, message, is_warning, .. } = event;
             info!(policy = %before.name, reason, %message, "instances for pending pods");
-            self.create_event(before, (reason, *is_warning), message).await;
+            self.create_event(about, (reason, *is_warning), message).await;
         }
+        self.announce_to_pods(events).await;
         let (old, new) = (before.status.state, status.state);
         if old == new || new == PolicyState::Unknown {
             return;
@@ -379,17 +385,43 @@ impl<'a> Leader<'a> {
             after: new.to_string(),
             message: message.to_owned(),
         });
-        self.create_event(before, (new.into(), is_warning), message).await;
+        self.create_event(about, (new.into(), is_warning), message).await;
     }
 
+    /// Creates events about the pods of changes. Only a pod that the cluster has, and that waits for a node or is on the node of the
+    /// change, has an event: the names in a stored status are not trusted.
+    async fn announce_to_pods(&self, events: &[ChangeEvent]) {
+        let cluster = self.policies.cluster();
+        let mut count = 0;
+        for event in events {
+            for (pod, message) in &event.pods {
+                let Some((key, uid)) = changed_pod(&cluster.snapshot, pod, &event.node) else {
+                    continue;
+                };
+                let reason = (event.reason, event.is_warning);
+                let is_answered =
+                    self.create_event(EventObject::Pod(key, uid), reason, message).await;
+                count += 1;
+                if !is_answered || count == MAX_POD_EVENTS {
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Creates an event. Returns whether the API server answered.
     async fn create_event(
         &self,
-        policy: &Policy,
+        about: EventObject<'_>,
         (reason, is_warning): (&str, bool),
         message: &str,
-    ) {
-        if let Err(error) = self.client.create_event(policy, reason, message, is_warning).await {
-            debug!(%error, "event not created");
+    ) -> bool {
+        match self.client.create_event(about, reason, message, is_warning).await {
+            Ok(()) => true,
+            Err(error) => {
+                debug!(%error, "event not created");
+                error.is_refusal() || error.is_outdated()
+            }
         }
     }
 
@@ -405,6 +437,52 @@ impl<'a> Leader<'a> {
         if self.last_error.as_ref() != Some(&text) {
             warn!(error = %text, "change of an accelerator policy failed; retrying");
             self.last_error = Some(text);
+        }
+    }
+}
+
+/// Key and UID of a pod, as `namespace/name`, that requests devices and waits for a node or is on this node.
+fn changed_pod<'a>(
+    snapshot: &'a ClusterSnapshot,
+    pod: &str,
+    node: &str,
+) -> Option<(&'a PodKey, &'a str)> {
+    let (namespace, name) = pod.split_once('/')?;
+    let key = PodKey { namespace: namespace.to_owned(), name: name.to_owned() };
+    let pod = snapshot.pods.get(&key)?;
+    let is_here = pod.is_pending() || pod.node.as_deref() == Some(node);
+    Some((&pod.key, pod.uid.as_deref()?)).filter(|_| is_here)
+}
+
+#[cfg(test)]
+mod tests {
+    use octavo_fleet::cluster::{ClusterPod, Phase};
+
+    use super::*;
+
+    #[test]
+    fn m21_only_a_waiting_pod_or_one_of_the_node_has_events() {
+        let pod = |name: &str, phase: Phase, node: Option<&str>| ClusterPod {
+            key: PodKey { namespace: "team".to_owned(), name: name.to_owned() },
+            uid: Some(format!("uid-{name}")),
+            phase,
+            node: node.map(str::to_owned),
+            ..ClusterPod::default()
+        };
+        let plain = ClusterPod { uid: None, ..pod("plain", Phase::Pending, None) };
+        let pods = [
+            pod("waits", Phase::Pending, None),
+            pod("here", Phase::Bound, Some("gpu-1")),
+            pod("elsewhere", Phase::Bound, Some("gpu-2")),
+            pod("ended", Phase::Finished, None),
+            plain,
+        ];
+        let snapshot = ClusterSnapshot::new([], pods);
+        let uid = |pod: &str| changed_pod(&snapshot, pod, "gpu-1").map(|(_, uid)| uid.to_owned());
+        assert_eq!(uid("team/waits").as_deref(), Some("uid-waits"));
+        assert_eq!(uid("team/here").as_deref(), Some("uid-here"));
+        for other in ["team/elsewhere", "team/ended", "team/plain", "kube-system/waits", "waits"] {
+            assert_eq!(uid(other), None, "{other}");
         }
     }
 }

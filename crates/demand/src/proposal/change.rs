@@ -1,7 +1,6 @@
 //! Changes of nodes: all instances that a node has after the proposals.
 
 use octavo_model::inventory::{ComputeInstance, Device, GpuInstance, Inventory, Mig, MigState};
-use octavo_model::text::join;
 
 use super::{PlannedNode, Planning};
 use crate::fleet::Gpu;
@@ -15,10 +14,8 @@ pub struct NodeChange {
     pub node: String,
     /// Only the devices that can be planned, with their instances after the proposals.
     pub inventory: Inventory,
-    /// Pods whose instances are created, as `namespace/name`.
-    pub pods: Vec<String>,
-    /// Created and destroyed instances of each pod.
-    pub message: String,
+    /// Pods whose instances are created, as `namespace/name`, with the created and destroyed instances.
+    pub pods: Vec<(String, String)>,
 }
 
 impl Planning<'_> {
@@ -28,16 +25,12 @@ impl Planning<'_> {
             self.nodes.iter().filter(|node| node.gpus().any(|gpu| self.changed.contains(&gpu)));
         let each = changed.filter_map(|node| {
             let name = &node.cluster.name;
-            let pods: Vec<&PodProposal> = proposals
-                .iter()
-                .filter(|one| creates(one) && one.node.as_ref() == Some(name))
-                .collect();
-            let message = |one: &&PodProposal| format!("{}: {}", one.reference(), one.message);
+            let pods =
+                proposals.iter().filter(|one| creates(one) && one.node.as_ref() == Some(name));
             Some(NodeChange {
                 node: name.clone(),
                 inventory: self.inventory_after(node)?,
-                message: join(pods.iter().map(message), "; "),
-                pods: pods.iter().map(|one| one.reference()).collect(),
+                pods: pods.map(|one| (one.reference(), one.message.clone())).collect(),
             })
         });
         each.collect()

@@ -132,6 +132,8 @@ impl ClusterNode {
 pub struct ClusterPod {
     /// Namespace and name.
     pub key: PodKey,
+    /// Its UID, if it requests devices.
+    pub uid: Option<String>,
     /// Node that it is bound to.
     pub node: Option<String>,
     /// Lifecycle phase.

@@ -122,6 +122,7 @@ pub(super) fn pod(pod: object::Pod) -> Extracted<ClusterPod> {
     };
     let object = ClusterPod {
         key: PodKey { namespace: metadata.namespace.unwrap_or_default(), name: metadata.name },
+        uid: metadata.uid.filter(|_| has_devices),
         node,
         phase,
         requirements,
@@ -391,12 +392,13 @@ mod tests {
         let values: Vec<String> = (0..MAX_SELECTION_SIZE).map(|one| one.to_string()).collect();
         let required = json!({"nodeSelectorTerms": [{"matchExpressions": [{"key": "type", "operator": "In", "values": values}]}]});
         let requests = json!({"resources": {"requests": {"nvidia.com/gpu": "2"}}});
-        let pod = read_pod(json!({"metadata": {"name": "p"}, "spec": {
+        let pod = read_pod(json!({"metadata": {"name": "p", "uid": "u"}, "spec": {
             "nodeName": "node-a", "containers": [requests], "nodeSelector": {"a": "b"},
             "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}},
         }}));
         assert!(pod.is_invalid);
         assert_eq!(pod.object.holding_node(), Some("node-a"));
+        assert_eq!(pod.object.uid.as_deref(), Some("u"));
         assert_eq!(pod.object.requirements.amounts.get("nvidia.com/gpu"), 2);
         assert!(placement_obstacle(&pod.object.requirements, &ClusterNode::default()).is_some());
         let strange = json!({"tolerations": [{"key": "k", "effect": "Sometimes"}, {"key": "k"}]});

@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::{Event, ObjectReference};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use kube::api::{DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
-use octavo_fleet::cluster::{ClusterNode, Taint};
+use octavo_fleet::cluster::{ClusterNode, PodKey, Taint};
 use octavo_policy::record::{FINALIZER, RECORD_ANNOTATION};
 use octavo_policy::{NodePatch, Policy, PolicyStatus, crd};
 use serde_json::{Value, json};
@@ -26,6 +26,8 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(3);
 const FIELD_MANAGER: &str = "octavo-policies";
 /// Namespace of events about cluster-scoped objects. Source: Kubernetes, `client-go/tools/record`.
 const EVENT_NAMESPACE: &str = "default";
+/// Maximum length of the beginning of an event's name, in bytes.
+const MAX_EVENT_NAME: usize = 200;
 
 /// Numbers of requests since the start.
 #[derive(Debug, Clone, Default)]
@@ -50,6 +52,54 @@ pub struct PolicyRequestError {
     object: String,
     /// The cause.
     source: RequestError,
+}
+
+/// Object of an event.
+#[derive(Debug, Clone, Copy)]
+pub enum EventObject<'a> {
+    /// A policy.
+    Policy(&'a Policy),
+    /// A pod, and its UID.
+    Pod(&'a PodKey, &'a str),
+}
+
+impl std::fmt::Display for EventObject<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Policy(policy) => f.write_str(&about(&policy.name)),
+            Self::Pod(pod, _uid) => write!(f, "pod {}/{}", pod.namespace, pod.name),
+        }
+    }
+}
+
+impl EventObject<'_> {
+    /// Namespace of the event. The API server requires that of the object.
+    fn namespace(&self) -> &str {
+        match self {
+            Self::Policy(_) => EVENT_NAMESPACE,
+            Self::Pod(pod, _uid) => &pod.namespace,
+        }
+    }
+
+    fn reference(&self) -> ObjectReference {
+        match self {
+            Self::Policy(policy) => ObjectReference {
+                api_version: Some(format!("{}/{}", crd::GROUP, crd::VERSION)),
+                kind: Some(crd::KIND.to_owned()),
+                name: Some(policy.name.clone()),
+                uid: Some(policy.uid.clone()),
+                ..ObjectReference::default()
+            },
+            Self::Pod(pod, uid) => ObjectReference {
+                api_version: Some("v1".to_owned()),
+                kind: Some("Pod".to_owned()),
+                namespace: Some(pod.namespace.clone()),
+                name: Some(pod.name.clone()),
+                uid: Some((*uid).to_owned()),
+                ..ObjectReference::default()
+            },
+        }
+    }
 }
 
 impl std::fmt::Debug for PolicyClient {
@@ -198,18 +248,18 @@ impl PolicyClient {
         self.send(&object, &self.requests.writes, request).await.map(|(node, _)| node)
     }
 
-    /// Creates an event about a policy.
+    /// Creates an event about a policy or a pod.
     pub async fn create_event(
         &self,
-        policy: &Policy,
+        about: EventObject<'_>,
         reason: &str,
         message: &str,
         is_warning: bool,
     ) -> Result<(), PolicyRequestError> {
-        let event = event(policy, reason, message, is_warning);
-        let events: Api<Event> = Api::namespaced(self.client.clone(), EVENT_NAMESPACE);
+        let event = event(about, reason, message, is_warning);
+        let events: Api<Event> = Api::namespaced(self.client.clone(), about.namespace());
         let params = PostParams::default();
-        self.send(&about(&policy.name), &self.requests.writes, events.create(&params, &event))
+        self.send(&about.to_string(), &self.requests.writes, events.create(&params, &event))
             .await
             .map(|_event| ())
     }
@@ -278,21 +328,18 @@ fn node_patch(version: &NodeVersion, patch: &NodePatch) -> Value {
     }
 }
 
-fn event(policy: &Policy, reason: &str, message: &str, is_warning: bool) -> Event {
+fn event(about: EventObject<'_>, reason: &str, message: &str, is_warning: bool) -> Event {
     let now = Timestamp::now();
+    let object = about.reference();
+    let name = object.name.as_deref().unwrap_or_default();
     Event {
         metadata: ObjectMeta {
-            generate_name: Some(format!("{}.", policy.name)),
-            namespace: Some(EVENT_NAMESPACE.to_owned()),
+            // Within the length limit of names.
+            generate_name: Some(format!("{}.", name.get(..MAX_EVENT_NAME).unwrap_or(name))),
+            namespace: Some(about.namespace().to_owned()),
             ..ObjectMeta::default()
         },
-        involved_object: ObjectReference {
-            api_version: Some(format!("{}/{}", crd::GROUP, crd::VERSION)),
-            kind: Some(crd::KIND.to_owned()),
-            name: Some(policy.name.clone()),
-            uid: Some(policy.uid.clone()),
-            ..ObjectReference::default()
-        },
+        involved_object: object,
         reason: Some(reason.to_owned()),
         message: Some(message.to_owned()),
         type_: Some(if is_warning { "Warning" } else { "Normal" }.to_owned()),
@@ -369,6 +416,21 @@ mod tests {
         assert_eq!(
             with_removals(json!({"a": 1}), &json!({"a": 2, "stop": {}})),
             json!({"a": 1, "stop": null})
+        );
+    }
+
+    #[test]
+    fn m21_event_about_a_pod_is_in_its_namespace() {
+        let name = "n".repeat(253);
+        let pod = PodKey { namespace: "team-a".to_owned(), name: name.clone() };
+        let event = event(EventObject::Pod(&pod, "v"), "InstancesChanging", "create", false);
+        assert_eq!(event.metadata.namespace.as_deref(), Some("team-a"));
+        assert_eq!(event.metadata.generate_name.map(|name| name.len()), Some(MAX_EVENT_NAME + 1));
+        let object = event.involved_object;
+        assert_eq!((object.kind.as_deref(), object.name), (Some("Pod"), Some(name)));
+        assert_eq!(
+            (object.namespace.as_deref(), object.uid.as_deref()),
+            (Some("team-a"), Some("v"))
         );
     }
 }

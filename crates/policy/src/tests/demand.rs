@@ -6,7 +6,9 @@ use serde_json::{Value, json};
 use super::cluster::{Cluster, Controller, Fate, spec};
 use crate::record::LAYOUT_LABEL;
 use crate::validation::problems;
-use crate::{ApprovalError, NodeProposal, PolicySpec, PolicyState, approvable, approval};
+use crate::{
+    ApprovalError, ChangeEvent, NodeProposal, PolicySpec, PolicyState, approvable, approval,
+};
 
 const NODE: &str = "node-00";
 
@@ -21,8 +23,7 @@ pub(super) fn demand(mode: &str, rollout: &Value) -> Value {
 pub(super) fn proposal(instances: &str, pod: &str) -> NodeProposal {
     NodeProposal {
         instances: instances.to_owned(),
-        pods: vec![format!("team/{pod}")],
-        message: format!("create {instances} for team/{pod}"),
+        pods: vec![(format!("team/{pod}"), format!("create {instances}"))],
     }
 }
 
@@ -140,7 +141,33 @@ fn m21_every_change_has_events() {
         cluster.proposals.clear();
         run(&mut cluster, 5);
         assert_eq!(reasons(&cluster), ["InstancesProposed", "InstancesChanging", ending]);
+        let pods = cluster.events.iter().flat_map(|event| &event.pods);
+        let (pods, texts): (Vec<&str>, Vec<&str>) =
+            pods.map(|(pod, text)| (pod.as_str(), text.as_str())).unzip();
+        assert_eq!(pods, ["team/train"; 3]);
+        assert_eq!(texts[..2], ["policy a: waits for approval: create 3g", "policy a: create 3g"]);
+        assert!(texts[2].starts_with("policy a: node node-00: "), "{texts:?}");
     }
+}
+
+/// The event of a pod names no pod of another namespace, and a proposal that grows has no second event for a pod.
+#[test]
+fn m21_pod_has_one_event_for_each_change() {
+    let mut cluster = pool(1, "Propose", &json!({}));
+    let pod = |number: u32| (format!("team-{number}/train"), format!("create {number}g"));
+    for count in [1, 2, 30] {
+        let pods = (0..count).map(pod).collect();
+        let instances = format!("{count}g");
+        cluster.proposals.insert(NODE.to_owned(), NodeProposal { instances, pods });
+        run(&mut cluster, 1);
+    }
+    let pods = |event: &ChangeEvent| event.pods.clone();
+    let events: Vec<_> = cluster.events.iter().map(pods).collect();
+    let text = |number: u32| format!("policy a: waits for approval: create {number}g");
+    let expected = |from: u32, to: u32| -> Vec<(String, String)> {
+        (from..to).map(|number| (pod(number).0, text(number))).collect()
+    };
+    assert_eq!(events, [expected(0, 1), expected(1, 2), expected(2, 22)]);
 }
 
 /// The node leaves the policy while it is being changed.
@@ -405,7 +432,7 @@ fn m21_further_pods_join_a_proposal_without_another_hold() {
     let mut cluster = pool(2, "Act", &json!({}));
     let mut pods = Vec::new();
     for number in 0..3 {
-        pods.push(format!("team/{number}"));
+        pods.push((format!("team/{number}"), "create".to_owned()));
         let instances = format!("{number}g");
         let next = NodeProposal { pods: pods.clone(), ..proposal(&instances, "") };
         cluster.proposals.insert(NODE.to_owned(), next);

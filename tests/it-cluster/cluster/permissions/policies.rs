@@ -7,11 +7,13 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use super::cluster::Verdict::{self, Allowed, DeniedByPolicy, Forbidden};
-use super::cluster::{ApiRequest, PermissionCluster};
+use super::cluster::{ApiRequest, PermissionCluster, event};
+use super::sharing::pod_event;
 use super::{beyond, plain_account, pod_annotations, reviews};
 
 const NODE: &str = "/api/v1/nodes/node-b";
 const POLICIES: &str = "/apis/octavo.dev/v1alpha1/acceleratorpolicies";
+const EVENTS: Verdict = DeniedByPolicy("create events only on accelerator policies");
 /// Finalizer of another controller.
 const FOREIGN_FINALIZER: &str = "example.com/audit";
 
@@ -58,6 +60,9 @@ async fn aggregator_with_policies_changes_layout_and_recorded_labels_and_taints_
     aggregator.expect_all(&denials()).await;
     aggregator.expect_all(&own_changes()).await;
     aggregator.expect_all(&changes_of_policies()).await;
+    let memory = pod_event("kube-system", "MemoryOverShare", "node-b");
+    aggregator.expect_eventually(&memory, EVENTS).await;
+    aggregator.expect_all(&events()).await;
     let plain = plain_account(&cluster).await;
     let mut rules = beyond(&aggregator, &plain, "default").await;
     rules.sort_by_key(ToString::to_string);
@@ -163,6 +168,20 @@ fn own_changes() -> Vec<(&'static str, ApiRequest, Verdict)> {
         ("recorded instances", annotations(instances), Allowed),
         ("and their removal", annotations(without), Allowed),
         ("it is read", ApiRequest::get(NODE), Allowed),
+    ]
+}
+
+fn events() -> Vec<(&'static str, ApiRequest, Verdict)> {
+    let of_policy = json!({
+        "apiVersion": "v1", "kind": "Event", "reason": "Complete", "metadata": {"generateName": "a.", "namespace": "default"},
+        "involvedObject": {"apiVersion": "octavo.dev/v1alpha1", "kind": "AcceleratorPolicy", "name": "a"},
+    });
+    let changing = |namespace: &str| pod_event(namespace, "InstancesChanging", "");
+    vec![
+        ("of a policy", ApiRequest::post("/api/v1/namespaces/default/events", of_policy), Allowed),
+        ("of a pod", changing("kube-system"), Allowed),
+        ("of a pod about something else", pod_event("default", "FailedScheduling", ""), EVENTS),
+        ("of a node", event("default", "node-b"), EVENTS),
     ]
 }
 

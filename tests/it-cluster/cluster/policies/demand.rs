@@ -121,9 +121,13 @@ fn instances(node: &Value) -> Vec<&Value> {
     instances.into_iter().flatten().collect()
 }
 
+fn pod_name(profile: &str) -> String {
+    format!("wants-{}", profile.replace('.', "-"))
+}
+
 /// A pod of the node that requests an instance.
 fn pod(namespace: &str, node: &str, profile: &str) -> Value {
-    let name = format!("wants-{}", profile.replace('.', "-"));
+    let name = pod_name(profile);
     let resource = format!("nvidia.com/mig-{profile}");
     json!({
         "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": namespace},
@@ -187,6 +191,18 @@ async fn m21_approved_proposal_is_carried_out_beside_an_instance_in_use() {
     };
     let reasons = ["InstancesProposed", "InstancesChanging", "InstancesChanged"];
     until("events", events, |events| reasons.iter().all(|reason| events.contains(reason)));
+    // The description of a pod has only events with its UID.
+    for profile in PROFILES {
+        let name = pod_name(profile);
+        let describe = || api.kubectl(&["describe", "pod", &name, "-n", &pool.namespace]);
+        let is_explained = |text: &String| reasons.iter().all(|reason| text.contains(reason));
+        let text = until("events of the pod", describe, is_explained);
+        let create =
+            format!("policy a: waits for approval: create on node {}: {profile} ", pool.rig.name());
+        assert!(text.contains(&create), "{text}");
+        let others = PROFILES.iter().filter(|other| **other != profile);
+        assert!(others.into_iter().all(|other| !text.contains(&pod_name(other))), "{text}");
+    }
 }
 
 /// `kill -9` of the aggregator after every single write: the same change is completed, and the instance in use stays.
