@@ -79,6 +79,7 @@ fn columns() -> Value {
         |name: &str, kind: &str, path: &str| json!({"name": name, "type": kind, "jsonPath": path});
     json!([
         column("Layout", "string", ".spec.layout"),
+        column("Demand", "string", ".spec.demand.mode"),
         column("Nodes", "integer", ".status.nodes.selected"),
         column("Applied", "integer", ".status.nodes.applied"),
         column("Updating", "integer", ".status.nodes.updating"),
