@@ -224,6 +224,21 @@ impl InstanceChange {
     pub fn text(&self) -> String {
         format!("{}: {}", self.node, self.message)
     }
+
+    /// The message, with a line for each pod.
+    pub fn lines(&self) -> Vec<&str> {
+        let mut lines = Vec::new();
+        let mut rest = self.message.as_str();
+        for pod in self.pods.iter().skip(1) {
+            let at = rest.find(&format!("; {pod}: "));
+            if let Some((line, next)) = at.and_then(|at| rest.split_at_checked(at)) {
+                lines.push(line);
+                rest = next.trim_start_matches("; ");
+            }
+        }
+        lines.push(rest);
+        lines
+    }
 }
 
 impl Content {
@@ -258,6 +273,19 @@ fn joined(texts: impl Iterator<Item = String>) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::instance_change::NodeProposal;
+
+    #[test]
+    fn m21_change_has_a_line_for_each_pod() {
+        let pods =
+            ["a/x", "b/y"].map(|pod| (pod.to_owned(), "create; destroy idle: 1g".to_owned()));
+        let proposal = NodeProposal { instances: String::new(), pods: pods.to_vec() };
+        let change = InstanceChange::proposed("n", &proposal, None, jiff::Timestamp::UNIX_EPOCH);
+        let expected = ["a/x: create; destroy idle: 1g", "b/y: create; destroy idle: 1g"];
+        assert_eq!(change.lines(), expected);
+        let shortened = InstanceChange { message: "a/x: cre…".to_owned(), ..change };
+        assert_eq!(shortened.lines(), ["a/x: cre…"]);
+    }
 
     #[test]
     fn p5_bar_shows_the_applied_share_and_the_other_counts() {

@@ -6,7 +6,7 @@ use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::Response;
 use octavo_access::visibility::ReaderVisibility;
 use octavo_model::reported::Reported;
-use octavo_model::text::{first_names, join, shell_word};
+use octavo_model::text::{first_names, shell_word};
 use octavo_model::tone::Tone;
 use octavo_policy::document::PolicyDetail;
 use octavo_policy::{
@@ -80,8 +80,9 @@ struct ChangeRow {
     state: &'static str,
     node: String,
     since: String,
-    pods: String,
-    message: String,
+    pods: Vec<String>,
+    /// The instances of each pod.
+    lines: Vec<String>,
 }
 
 /// Nodes that are changed together.
@@ -307,8 +308,8 @@ impl ChangeRow {
             state: change.state(),
             node: printable(&change.node),
             since: format_time(change.since),
-            pods: printable(&join(&change.pods, ", ")),
-            message: printable(&change.message),
+            pods: change.pods.iter().map(|pod| printable(pod)).collect(),
+            lines: change.lines().into_iter().map(printable).collect(),
         }
     }
 }
@@ -330,7 +331,10 @@ impl RevisionRow {
             name: printable(&revision.revision),
             time: format_time(revision.time),
             is_current: revision.revision == current,
-            content: printable(&revision.content.text()),
+            content: match revision.content.text() {
+                text if text.is_empty() => "no layout, labels or taints".to_owned(),
+                text => printable(&text),
+            },
         }
     }
 }

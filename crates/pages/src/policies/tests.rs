@@ -172,6 +172,29 @@ async fn p5_page_of_a_stopped_policy_shows_the_reason_and_no_wave() {
 }
 
 #[tokio::test]
+async fn m21_page_shows_the_change_of_each_pod() {
+    let mut changed = policy();
+    let spec =
+        json!({"nodeSelector": {"matchLabels": {"pool": "a"}}, "demand": {"mode": "Propose"}});
+    changed.spec = Ok(serde_json::from_value(spec).unwrap());
+    let change = json!({
+        "id": "1", "node": "gpu-2", "layout": "demand-1", "pods": ["a/x", "b/y"], "since": "2026-01-01T00:00:00Z",
+        "message": "a/x: create 1g; destroy idle: 2g; b/y: create 3g",
+    });
+    changed.status.changes = vec![serde_json::from_value(change).unwrap()];
+    let page = text(get(&view(known([changed])), "/policies/inference").await).await;
+    for part in [
+        "href=\"/nodes/gpu-2\">gpu-2</a>",
+        "Proposed <span",
+        "<div>a/x: create 1g; destroy idle: 2g</div><div>b/y: create 3g</div>",
+        "<a href=\"/demand\">Demand</a>",
+        "octavo policy approve inference",
+    ] {
+        assert!(page.contains(part), "{part}: {page}");
+    }
+}
+
+#[tokio::test]
 async fn p5_empty_page_names_the_reason_and_the_remedy() {
     let absent = KnownPolicies { presence: Some(Presence::Absent), ..KnownPolicies::default() };
     for (view, expected) in [
