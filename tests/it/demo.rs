@@ -124,6 +124,46 @@ fn shared_demo_gpu_is_shown_as_time_sliced_everywhere() {
     demo_dir.is_left_clean();
 }
 
+#[test]
+fn proposal_of_the_demo_is_carried_out_after_its_approval() {
+    let demo_dir = DemoDirectory::new();
+    let machines = demo_dir.machines(&["shared-a100"]);
+    // The pods of this node use an instance of each GPU.
+    let named = |name: &str| format!("{machines}/{name}.yaml");
+    fs::rename(named("shared-a100"), named("shared-a100-03")).unwrap();
+    let mut demo = demo_dir.start(&["--seconds=120", "--machines", &machines]);
+    let line = demo.expect_line("KUBECONFIG=");
+    let value = |name: &str| {
+        let found = line.split_whitespace().find_map(|word| word.strip_prefix(name));
+        found.unwrap().to_owned()
+    };
+    let (kubeconfig, server) = (value("KUBECONFIG="), value("OCTAVO_SERVER="));
+    let octavo = |arguments: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_octavo"))
+            .args(arguments)
+            .env("KUBECONFIG", &kubeconfig)
+            .env("OCTAVO_SERVER", &server)
+            .finish();
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let policy = || {
+        demo.is_running();
+        octavo(&["policy", "status", "shared"])
+    };
+    let is_proposed = |text: &String| text.contains("Proposed") && text.contains("serving/chat-6");
+    until("a proposal for the pending pod", policy, is_proposed);
+    let approved = octavo(&["policy", "approve", "shared", "--yes"]);
+    assert!(approved.starts_with("shared-a100-03: "), "{approved}");
+    let demand = || {
+        demo.is_running();
+        octavo(&["demand", "serving/chat-6"])
+    };
+    until("the instances of the pod", demand, |text| text.contains("available"));
+    kill(demo.pid(), Signal::SIGINT).unwrap();
+    assert_eq!(exit_status(&mut demo.child).code(), Some(0));
+    demo_dir.is_left_clean();
+}
+
 /// Three time slices, of which pods hold two.
 fn is_counted(figures: &str) -> bool {
     let expected = ["nvidia-t4-16gb", "nvidia.com/gpu", "time-slice", "1", "2", "0", "3"];

@@ -8,7 +8,7 @@
 //! outcome.rs      the end of a demo
 //! programs.rs     programs that the demo needs
 //! scenario.rs     the machines, and their expected counts
-//! workloads.rs    the pods, hardware profiles and prices
+//! workloads.rs    the pods, hardware profiles, policies and prices
 //! cluster.rs      the simulated Kubernetes API server
 //! kubelet.rs      the simulated kubelet of a machine, and the processes of its pods
 //! machine.rs      one simulated machine in a directory

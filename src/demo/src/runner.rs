@@ -302,7 +302,8 @@ impl DemoRunner<'_> {
         command
             .args(["--plaintext", "--grpc-listen=127.0.0.1:0", "--cluster-name=demo"])
             .arg(format!("--http-listen=127.0.0.1:{}", self.options.port))
-            .args(["--follow-cluster", "--create-profiles", "--kubeconfig"])
+            .args(["--follow-cluster", "--create-profiles", "--policies"])
+            .args(["--lease-namespace=platform", "--kubeconfig"])
             .arg(kubeconfig)
             .arg("--price-book")
             .arg(&prices)

@@ -1,4 +1,4 @@
-//! The pods, hardware profiles and prices of the demo's cluster.
+//! The pods, hardware profiles, policies and prices of the demo's cluster.
 
 use std::collections::BTreeMap;
 
@@ -10,6 +10,7 @@ use crate::error::DemoError;
 
 const WORKLOADS: &str = include_str!("../../../demo/workloads.yaml");
 const PROFILES: &str = include_str!("../../../demo/profiles.yaml");
+const POLICIES: &str = include_str!("../../../demo/policies.yaml");
 
 /// Prices of the demo's types, as a file for the aggregator.
 pub const PRICES: &str = include_str!("../../../demo/prices.yaml");
@@ -113,9 +114,14 @@ impl Workloads {
             let namespace = json!({"metadata": {"name": name}, "status": {"phase": "Active"}});
             objects.create(Kind::Namespace, namespace).map_err(failed)?;
         }
-        let profiles: Vec<Value> = parse("profiles.yaml", PROFILES)?;
-        for profile in profiles {
-            objects.create(Kind::HardwareProfile, profile).map_err(failed)?;
+        for (kind, file, text) in [
+            (Kind::HardwareProfile, "profiles.yaml", PROFILES),
+            (Kind::AcceleratorPolicy, "policies.yaml", POLICIES),
+        ] {
+            let all: Vec<Value> = parse(file, text)?;
+            for object in all {
+                objects.create(kind, object).map_err(failed)?;
+            }
         }
         let is_there = |pod: &str| {
             let pod = self.pods.iter().find(|one| one.pod == pod);

@@ -15,6 +15,10 @@ pub enum Kind {
     PodDisruptionBudget,
     /// A hardware profile of Open Data Hub.
     HardwareProfile,
+    /// An accelerator policy.
+    AcceleratorPolicy,
+    /// A Lease for leader election.
+    Lease,
 }
 
 /// Kind, namespace and name of an object.
@@ -48,13 +52,15 @@ impl ObjectKey {
 
 impl Kind {
     /// Every served kind.
-    pub(super) const ALL: [Self; 6] = [
+    pub(super) const ALL: [Self; 8] = [
         Self::Node,
         Self::Namespace,
         Self::Pod,
         Self::Event,
         Self::PodDisruptionBudget,
         Self::HardwareProfile,
+        Self::AcceleratorPolicy,
+        Self::Lease,
     ];
 
     /// Returns the API version and the plural name.
@@ -66,6 +72,8 @@ impl Kind {
             Self::Event => ("v1", "events"),
             Self::PodDisruptionBudget => ("policy/v1", "poddisruptionbudgets"),
             Self::HardwareProfile => ("infrastructure.opendatahub.io/v1", "hardwareprofiles"),
+            Self::AcceleratorPolicy => ("octavo.dev/v1alpha1", "acceleratorpolicies"),
+            Self::Lease => ("coordination.k8s.io/v1", "leases"),
         }
     }
 
@@ -78,6 +86,8 @@ impl Kind {
             Self::Event => "Event",
             Self::PodDisruptionBudget => "PodDisruptionBudget",
             Self::HardwareProfile => "HardwareProfile",
+            Self::AcceleratorPolicy => "AcceleratorPolicy",
+            Self::Lease => "Lease",
         }
     }
 
@@ -89,13 +99,14 @@ impl Kind {
             Self::Pod => &["po"],
             Self::Event => &["ev"],
             Self::PodDisruptionBudget => &["pdb"],
-            Self::HardwareProfile => &[],
+            Self::AcceleratorPolicy => &["apol"],
+            Self::HardwareProfile | Self::Lease => &[],
         }
     }
 
     /// Returns whether its objects are in a namespace.
     pub(super) fn is_namespaced(self) -> bool {
-        !matches!(self, Self::Node | Self::Namespace)
+        !matches!(self, Self::Node | Self::Namespace | Self::AcceleratorPolicy)
     }
 
     /// Parses a path without query. `None` if no such API is served.
@@ -127,6 +138,9 @@ impl Kind {
             }
             [plural] => Target::All(kind(plural)?, String::new()),
             [plural, name] => Target::One(key(kind(plural)?, "", name)?),
+            [plural, name, part] => {
+                Target::Subresource(key(kind(plural)?, "", name)?, part.to_owned())
+            }
             _ => return None,
         })
     }
@@ -158,6 +172,13 @@ mod tests {
             (
                 "/apis/infrastructure.opendatahub.io/v1/hardwareprofiles",
                 Some(Target::All(Kind::HardwareProfile, String::new())),
+            ),
+            (
+                "/apis/octavo.dev/v1alpha1/acceleratorpolicies/a/status",
+                Some(Target::Subresource(
+                    ObjectKey::new(Kind::AcceleratorPolicy, "", "a"),
+                    "status".to_owned(),
+                )),
             ),
             ("/apis/kueue.x-k8s.io/v1beta1/localqueues", None),
             ("/api/v1/namespaces/a/nodes", None),

@@ -100,7 +100,8 @@ impl Objects {
         self.lock().check_namespace(key)
     }
 
-    /// Changes an object, and returns it. An object that stays the same keeps its resource version.
+    /// Changes an object, and returns it. An object that stays the same keeps its resource version. An object that is being deleted is
+    /// removed with its last finalizer.
     pub fn update(
         &self,
         key: &ObjectKey,
@@ -119,17 +120,31 @@ impl Objects {
             let next = generation.unwrap_or_default().saturating_add(1);
             set_metadata(&mut after, "generation", json!(next));
         }
+        let is_last = is_going(&after) && !has_finalizers(&after);
         let object = state.record(key, after);
+        if is_last {
+            state.remove(key);
+        }
         self.changed.send_replace(state.version);
         Ok(object)
     }
 
-    /// Deletes an object, and returns its last state.
+    /// Deletes an object, or marks it as being deleted if it has finalizers. Returns its last state.
     pub fn delete(&self, key: &ObjectKey) -> Result<Arc<Value>, Refusal> {
         let mut state = self.lock();
-        let object = state.remove(key).ok_or_else(|| Refusal::not_found(key))?;
+        let object = state.objects.get(key).ok_or_else(|| Refusal::not_found(key))?;
+        let object = if has_finalizers(object) {
+            let mut going = Value::clone(object);
+            if is_going(&going) {
+                return Ok(Arc::clone(object));
+            }
+            set_metadata(&mut going, "deletionTimestamp", json!(now()));
+            Some(state.record(key, going))
+        } else {
+            state.remove(key)
+        };
         self.changed.send_replace(state.version);
-        Ok(object)
+        object.ok_or_else(|| Refusal::not_found(key))
     }
 
     /// Returns the resource version of the last change of a kind.
@@ -215,6 +230,16 @@ impl State {
     }
 }
 
+fn has_finalizers(object: &Value) -> bool {
+    let finalizers = object.pointer("/metadata/finalizers").and_then(Value::as_array);
+    finalizers.is_some_and(|finalizers| !finalizers.is_empty())
+}
+
+/// Returns whether an object is being deleted.
+fn is_going(object: &Value) -> bool {
+    object.pointer("/metadata/deletionTimestamp").is_some()
+}
+
 /// Returns the key that an object's metadata contains.
 pub(super) fn key_of(kind: Kind, object: &Value) -> ObjectKey {
     let text = |field: &str| {
@@ -273,6 +298,27 @@ mod tests {
         assert!(objects.changes_after(Kind::Node, 1).is_none());
         assert!(objects.changes_after(Kind::Node, 10).is_some());
         assert!(objects.changes_after(Kind::Node, 1_000_000).is_none());
+    }
+
+    #[test]
+    fn object_with_finalizers_is_removed_with_the_last_one() {
+        let objects = Objects::default();
+        let key = ObjectKey::new(Kind::AcceleratorPolicy, "", "a");
+        let policy = json!({"metadata": {"name": "a", "finalizers": ["octavo.dev/policy"]}});
+        objects.create(Kind::AcceleratorPolicy, policy).unwrap();
+        for _repeated in 0..2 {
+            let going = objects.delete(&key).unwrap();
+            assert!(going["metadata"]["deletionTimestamp"].is_string(), "{going}");
+        }
+        assert_eq!(objects.changes_after(Kind::AcceleratorPolicy, 0).unwrap().1.len(), 2);
+        let released = objects.update(&key, |policy| {
+            policy["metadata"]["finalizers"] = json!([]);
+            Ok(())
+        });
+        released.unwrap();
+        assert!(objects.get(&key).is_none());
+        let (_, changes) = objects.changes_after(Kind::AcceleratorPolicy, 0).unwrap();
+        assert!(changes.last().unwrap().after.is_none());
     }
 
     #[test]

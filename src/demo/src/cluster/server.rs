@@ -78,6 +78,11 @@ impl Server {
                 self.create(kind, &namespace, (&parameters, body))
             }
             (&Method::PATCH, Target::One(key)) => self.patch(&key, headers, (&parameters, body)),
+            (&Method::PATCH, Target::Subresource(key, part))
+                if part == "status" && key.kind == Kind::AcceleratorPolicy =>
+            {
+                self.patch(&key, headers, (&parameters, body))
+            }
             (&Method::DELETE, Target::One(key)) => self.delete(&key, (&parameters, body)),
             (&Method::POST, Target::Subresource(key, part)) if part == "eviction" => {
                 self.evict(&key, body)
