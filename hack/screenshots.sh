@@ -78,6 +78,10 @@ open /layouts
 take layouts medium
 open '/layouts/dry-run?plan=large-models&search=shared'
 take layouts-dry-run 'Sum of' shared-a100-02
+open /demand
+take demand chat-6 'Proposed changes of GPUs'
+open /policies/shared
+take policy 'Instances for pending pods' serving/chat-6
 open /map
 take map shared-a100-04
 open /teams
