@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::fleet_api::Api;
+use crate::time_limits::until_async;
 
 /// A demo with some of its machines, its aggregator and its API server.
 struct SmallDemo {
@@ -120,8 +121,11 @@ async fn nodes_and_pods_of_cluster_agree_with_agents_and_usage() {
             && rows.iter().any(|row| row["type"] == "nvidia-t4-16gb" && row["requested"] == 2)
     })
     .await;
-    let node = demo.kubernetes.get("/api/v1/nodes/t4").await.json();
-    assert_eq!(node["metadata"]["labels"]["octavo.dev/type"], "nvidia-t4-16gb");
+    // The agent writes the labels after its report.
+    let is_labeled =
+        |node: &Value| node["metadata"]["labels"]["octavo.dev/type"] == "nvidia-t4-16gb";
+    let node = async || demo.kubernetes.get("/api/v1/nodes/t4").await.json();
+    let node = until_async("the labels of the node", node, is_labeled).await;
     let managers = node["metadata"]["managedFields"].as_array().unwrap();
     assert!(managers.iter().any(|one| one["manager"] == "octavo-agent"), "{managers:?}");
     assert_eq!(node["status"]["allocatable"]["nvidia.com/gpu"], "3");
