@@ -109,6 +109,10 @@ fn i12_invalid_fields_are_reported_by_path_and_others_are_retained() {
             json!({"identifiers": [{"identifier": "cpu", "minCount": 1}]}),
             "spec.identifiers[0].defaultCount is missing",
         ),
+        (
+            json!({"identifiers": [{"identifier": "cpu", "minCount": null, "defaultCount": 1}]}),
+            "spec.identifiers[0].minCount is missing",
+        ),
         (json!({"scheduling": []}), "spec.scheduling is a list"),
         (json!({"scheduling": {"type": "Elsewhere"}}), "spec.scheduling.type is \"Elsewhere\""),
         (json!({"scheduling": {}}), "spec.scheduling.type is nothing, but must be Node or Queue"),

@@ -200,7 +200,7 @@ fn identifiers(spec: &Field<'_>, problems: &mut Problems) -> Vec<Identifier> {
         let max = item.get("maxCount").count(problems);
         let usual = default.count(problems);
         for field in [&min, &default] {
-            if field.value.is_none() {
+            if field.value.is_none_or(Value::is_null) {
                 problems.add_missing(field);
             }
         }
