@@ -75,8 +75,8 @@ recording: ## record the tour of the demo for the README (docs/images/tour.svg)
 bench: ## measure startup, memory, CPU, applies, a cluster, and the aggregator under load (docs/performance.md)
 	@hack/bench.sh
 
-fuzz: ## parse randomly changed layout files; FUZZ_SECONDS=600 sets the duration, FUZZ_SEED=1 repeats a run
-	$(CARGO) bench --locked --bench fuzz_layouts
+fuzz: ## decode randomly changed input of every format; FUZZ_TARGET=status selects one, FUZZ_SECONDS=600 sets the duration
+	$(CARGO) bench --locked --profile release --bench fuzz
 
 crash-sweep: setup ## kill agent and command at every call, truncate their files at every byte, and run 300 sequences of claims (about 2 hours)
 	export OCTAVO_CRASH_SWEEP=full TMPDIR="$$(test -w /dev/shm && echo /dev/shm || echo "$${TMPDIR:-/tmp}")" && \

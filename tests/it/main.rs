@@ -26,6 +26,7 @@ mod estimating;
 mod fixtures;
 mod fleet;
 mod fleet_cli;
+mod fuzz;
 mod golden;
 mod hardware;
 mod hw_smoke;

@@ -74,7 +74,7 @@ const PROGRAM_HEADER_BYTES: usize = 56;
 const MAGIC: [u8; 6] = [0x7f, b'E', b'L', b'F', 2, 1];
 
 /// Returns why the file cannot be a loadable library, or `None` if it can.
-pub(crate) fn incomplete_reason(path: &Path) -> io::Result<Option<String>> {
+pub fn incomplete_reason(path: &Path) -> io::Result<Option<String>> {
     let mut file = match files::open(path) {
         Ok(file) => file,
         Err(error @ ReadError::NotARegularFile) => return Ok(Some(error.to_string())),

@@ -99,6 +99,16 @@ pub struct NodeVersion {
     pub(crate) taints: Vec<Value>,
 }
 
+/// Parses a node as the API server returns it.
+pub fn parse_node(json: &str) -> serde_json::Result<ClusterNode> {
+    serde_json::from_str::<object::Node>(json).map(|node| extract::node(node).object)
+}
+
+/// Parses a pod as the API server returns it. Any user may create pods with any content.
+pub fn parse_pod(json: &str) -> serde_json::Result<ClusterPod> {
+    serde_json::from_str::<object::Pod>(json).map(|pod| extract::pod(pod).object)
+}
+
 /// Lists the nodes that `params` select.
 pub(crate) async fn list_nodes(
     client: &Client,

@@ -151,7 +151,7 @@ async fn query(socket: &Path) -> Result<Vec<DeviceAllocation>, PodResourcesError
     let mut kubelet =
         PodResourcesListerClient::new(channel).max_decoding_message_size(MAX_RESPONSE_BYTES);
     match kubelet.list(ListPodResourcesRequest {}).await {
-        Ok(response) => Ok(devices(response.into_inner())),
+        Ok(response) => Ok(allocations(response.into_inner())),
         // Source: tonic's decoder. The kubelet does not use this code.
         Err(status) if status.code() == Code::OutOfRange => {
             Err(PodResourcesError::TooLarge { limit: MAX_RESPONSE_BYTES })
@@ -177,7 +177,8 @@ async fn connect(socket: &Path) -> Result<Channel, PodResourcesError> {
     })
 }
 
-fn devices(response: ListPodResourcesResponse) -> Vec<DeviceAllocation> {
+/// Returns the allocations of NVIDIA devices in a response.
+pub fn allocations(response: ListPodResourcesResponse) -> Vec<DeviceAllocation> {
     let mut all = Vec::new();
     for pod in response.pod_resources {
         for container in pod.containers {

@@ -129,7 +129,7 @@ pub(crate) fn given(offers: &Offers) {
 
 /// A location is that of a character or directly after the last one of a line.
 #[track_caller]
-fn within(text: &str, position: SourcePosition, message: &str) {
+pub(crate) fn within(text: &str, position: SourcePosition, message: &str) {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let unix = text.replace("\r\n", "\n").replace('\r', "\n");
     let line = usize::try_from(position.line).unwrap().checked_sub(1);
