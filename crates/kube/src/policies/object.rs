@@ -28,12 +28,20 @@ pub(super) fn policy(object: &DynamicObject) -> Policy {
         has_finalizer: object.finalizers().iter().any(|one| one == FINALIZER),
         rollback_to: object.annotations().get(ROLLBACK_ANNOTATION).cloned(),
         approved: approved(object.annotations().get(APPROVAL_ANNOTATION)),
-        spec: serde_json::from_value(field("spec")).map_err(|error| error.to_string()),
+        spec: serde_path_to_error::deserialize(field("spec")).map_err(|error| located(&error)),
         // Only the controller writes the status. An unreadable one is that of another version, and is replaced.
         status: serde_json::from_value::<Option<PolicyStatus>>(field("status"))
             .ok()
             .flatten()
             .unwrap_or_default(),
+    }
+}
+
+/// The error with the path of the field.
+fn located(error: &serde_path_to_error::Error<serde_json::Error>) -> String {
+    match error.path().to_string().as_str() {
+        "." => format!("spec: {}", error.inner()),
+        path => format!("spec.{path}: {}", error.inner()),
     }
 }
 
@@ -69,6 +77,10 @@ mod tests {
         assert!(known.approved.iter().eq(["a", "b"]));
         assert_eq!((known.rollback_to.as_deref(), known.is_deleting), (Some("r"), false));
         let invalid = read(json!({"nodeSelector": {}, "rollout": {"maxUnavailable": "all"}}));
-        assert!(invalid.spec.unwrap_err().contains("neither a number of nodes nor a percentage"));
+        let error = invalid.spec.unwrap_err();
+        let place = "spec.rollout.maxUnavailable: ";
+        assert!(error.starts_with(place), "{error}");
+        assert!(error.contains("neither a number of nodes nor a percentage"), "{error}");
+        assert_eq!(read(json!({})).spec.unwrap_err(), "spec: missing field `nodeSelector`");
     }
 }
