@@ -176,14 +176,14 @@ impl Fleet {
         self.make_idle(gpu, |one| one.user == Some(User::Request(holder)));
     }
 
-    /// Makes an instance idle, in whatever use it is.
+    /// Makes the instance at this place idle, regardless of its user.
     pub(crate) fn vacate(&mut self, gpu: usize, place: Place) {
         self.make_idle(gpu, |one| one.place == place);
     }
 
-    fn make_idle(&mut self, gpu: usize, is_meant: impl Fn(&Instance) -> bool) {
+    fn make_idle(&mut self, gpu: usize, selects: impl Fn(&Instance) -> bool) {
         let Some(gpu) = self.gpus.get_mut(gpu) else { return };
-        for one in gpu.instances.iter_mut().filter(|one| is_meant(one)) {
+        for one in gpu.instances.iter_mut().filter(|one| selects(one)) {
             one.user = None;
         }
         if let Some(geometry) = self.geometries.get(gpu.geometry) {

@@ -3,15 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use octavo_fleet::cluster::{ClusterNode, ClusterPod, PodKey};
-use octavo_model::call::DriverCall;
 use octavo_model::catalog::{Placement, ProfileCatalog};
 use octavo_model::holder::Holder;
-use octavo_model::inventory::{Condition, Device, GpuInstance, Inventory, Mig, MigMode, MigState};
+use octavo_model::inventory::{
+    Condition, Device, DeviceProcesses, GpuInstance, Inventory, Mig, MigMode, MigState,
+};
 use octavo_model::resource::ResourceName;
 use octavo_model::sharing_status::{DeviceProvider, SharingStatus, UnitStatus};
 use octavo_node::mig_strategy::MigStrategy;
+use octavo_planner::plan::is_in_use;
 use octavo_planner::plan::messages::PlanFormatter;
-use octavo_planner::plan::{Cause, blocking_cause, is_in_use};
 use octavo_policy::DemandMode;
 
 use crate::fleet::{Fleet, Instance, User};
@@ -183,14 +184,16 @@ impl ObservedNode {
         let mut instances = state.gpu_instances.iter();
         let instance =
             instances.find(|one| one.profile_id == profile && one.placement == placement)?;
-        let call = DriverCall::DestroyGpuInstance { gpu_instance: instance.id };
-        let Some(Cause::InstanceInUse { holders, .. }) =
-            blocking_cause(device, &self.holders, call)
-        else {
-            return None;
-        };
-        let pods: BTreeSet<Option<PodKey>> = holders.iter().map(pod_key).collect();
-        pods.first().cloned().flatten().filter(|_| pods.len() == 1)
+        let DeviceProcesses::Known(processes) = device.usage() else { return None };
+        let is_inside = |of: Option<u32>| of.is_none_or(|id| id == instance.id);
+        let holders = self.holders.iter().filter(|one| one.device == device.pci);
+        let holders: Vec<&Holder> = holders.filter(|one| is_inside(one.gpu_instance)).collect();
+        // The agent reports the pod of each process that it can attribute.
+        let known: BTreeSet<u32> = holders.iter().filter_map(|one| one.details.pid).collect();
+        let mut processes = processes.iter().filter(|one| is_inside(one.gpu_instance));
+        let pods: BTreeSet<Option<PodKey>> = holders.iter().map(|one| pod_key(one)).collect();
+        let is_complete = processes.all(|one| known.contains(&one.pid)) && pods.len() == 1;
+        pods.into_iter().next().flatten().filter(|_| is_complete)
     }
 
     /// Its devices in MIG mode.

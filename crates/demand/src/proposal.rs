@@ -34,7 +34,7 @@ pub(crate) const MAX_PODS: usize = 256;
 /// Maximum sum over all pods of the devices that are compared for each instance. 1,000 nodes with 8 GPUs and pods with one instance of each
 /// profile need 60,000.
 const MAX_COMPARISONS: usize = 1_000_000;
-/// Maximum number of blocked pods for which a restart of running pods is searched.
+/// Maximum number of blocked pods for which running pods are searched whose restart makes room.
 const MAX_SEARCHES: usize = 8;
 /// Number of nodes that are listed as alternatives.
 const MAX_ALTERNATIVES: usize = 2;
@@ -94,8 +94,10 @@ struct Planning<'a> {
     known: BTreeMap<Vec<(&'a str, u64)>, KnownChoices>,
     /// Sum of the devices that were compared for each instance.
     comparisons: usize,
-    /// Number of blocked pods for which a restart of running pods may still be searched.
+    /// Number of blocked pods for which running pods are still searched whose restart makes room.
     searches: usize,
+    /// Requested resource and nodes of the searches without a result, which most pods have in common.
+    failed_searches: BTreeSet<(&'a str, Vec<usize>)>,
 }
 
 /// Results by position of the node.
@@ -115,7 +117,7 @@ struct PlannedNode<'a> {
     shared: BTreeSet<String>,
 }
 
-/// Order of nodes; the smallest is the best. The first part is absent if no instance must be created, because the scheduler takes existing ones
+/// Order of nodes; the smallest is the best. Of nodes with equal first parts, one with a change for the pod is better. The first part is absent if no instance must be created, because the scheduler takes existing ones
 /// first. Otherwise, a node whose policy carries out proposals is better.
 type NodeScore = (Option<DemandMode>, Score);
 
@@ -183,6 +185,7 @@ impl<'a> Planning<'a> {
             known: BTreeMap::new(),
             comparisons: 0,
             searches: MAX_SEARCHES,
+            failed_searches: BTreeSet::new(),
         }
     }
 
@@ -193,17 +196,16 @@ impl<'a> Planning<'a> {
         let mut choices = Vec::new();
         let mut obstacles: BTreeMap<Obstacle, Vec<usize>> = BTreeMap::new();
         for (index, node) in self.nodes.iter().enumerate() {
-            let choice =
-                if let Some(obstacle) = self.obstacle(node, &request.pod.requirements, true) {
-                    Err(obstacle)
-                } else {
-                    let choice = known.entry(index).or_insert_with(|| {
-                        let devices = node.devices.len().saturating_mul(request.count());
-                        comparisons = comparisons.saturating_add(devices);
-                        self.choose(node, index, number, request)
-                    });
-                    choice.as_ref().map_err(|obstacle| *obstacle)
-                };
+            let choice = if let Some(obstacle) = self.obstacle(node, &request.pod.requirements) {
+                Err(obstacle)
+            } else {
+                let choice = known.entry(index).or_insert_with(|| {
+                    let devices = node.devices.len().saturating_mul(request.count());
+                    comparisons = comparisons.saturating_add(devices);
+                    self.choose(node, index, number, request)
+                });
+                choice.as_ref().map_err(|obstacle| *obstacle)
+            };
             match choice {
                 Ok(choice) => choices.push((choice.score, index)),
                 Err(obstacle) => obstacles.entry(obstacle).or_default().push(index),
@@ -225,8 +227,9 @@ impl<'a> Planning<'a> {
         let occupied = obstacles.get(&Obstacle::Occupied).cloned().unwrap_or_default();
         let obstacles = self.explain(obstacles);
         let Some(best) = choices.next() else {
-            let defragmentation = self.defragment(number, request, &occupied);
+            // The reserved device is no target of a restart.
             let reserved = self.reserve(number, request, &occupied);
+            let defragmentation = self.defragment(number, request, &occupied);
             let mut blocked = self.blocked(request, obstacles, reserved);
             if let Some(found) = &defragmentation {
                 blocked.message = format!("{}; {}", blocked.message, found.describe());
@@ -248,14 +251,8 @@ impl<'a> Planning<'a> {
         self.comparisons.saturating_add(cost) > MAX_COMPARISONS
     }
 
-    /// Returns the obstacle to a pod on a node that does not depend on the instances of the node. Other resources than instances are checked
-    /// if `is_new`.
-    fn obstacle(
-        &self,
-        node: &PlannedNode<'_>,
-        requirements: &PodRequirements,
-        is_new: bool,
-    ) -> Option<Obstacle> {
+    /// Returns the obstacle to a pod on a node that does not depend on the instances of the node.
+    fn obstacle(&self, node: &PlannedNode<'_>, requirements: &PodRequirements) -> Option<Obstacle> {
         let held = self.held.get(node.cluster.name.as_str());
         if let Some(obstacle) = scheduling_obstacle(requirements, node.cluster) {
             return Some(obstacle);
@@ -266,7 +263,7 @@ impl<'a> Planning<'a> {
         if !node.observed.are_users_known {
             return Some(Obstacle::Unknown);
         }
-        let has_room = !is_new || has_other_resources(requirements, node.cluster, held);
+        let has_room = has_other_resources(requirements, node.cluster, held);
         (!has_room).then_some(Obstacle::OtherResources)
     }
 
@@ -356,17 +353,26 @@ impl<'a> Planning<'a> {
         }
     }
 
-    /// Running pods whose restart would make room for a pod, for one pod at a time.
+    /// Running pods whose restart makes room for a pod, for one pod at a time.
     fn defragment(
         &mut self,
         number: usize,
-        request: &Request<'_>,
+        request: &Request<'a>,
         nodes: &[usize],
     ) -> Option<Defragmentation> {
+        // Several instances can need several devices.
+        let [(resource, 1)] = request.amounts.as_slice() else { return None };
+        if nodes.is_empty() || self.failed_searches.contains(&(*resource, nodes.to_vec())) {
+            return None;
+        }
         self.searches = self.searches.checked_sub(1)?;
-        let found = self.defragmentation(number, request, nodes)?;
-        self.searches = 0;
-        Some(found)
+        let found = self.defragmentation(number, resource, nodes);
+        if found.is_some() {
+            self.searches = 0;
+        } else {
+            self.failed_searches.insert((*resource, nodes.to_vec()));
+        }
+        found
     }
 
     /// Reserves a device of these nodes for a pod that has waited for a long time. Returns its node and the device.

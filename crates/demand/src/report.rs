@@ -64,7 +64,7 @@ pub struct PodProposal {
     /// Number of nodes by the reason why they are not proposed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub obstacles: Vec<ObstacleCount>,
-    /// Running pods whose restart would make room for a blocked pod; of one pod at a time.
+    /// Running pods whose restart makes room for the pod; set for one pod of a report.
     pub defragmentation: Option<Defragmentation>,
 }
 
@@ -126,7 +126,7 @@ pub struct InstancePlace {
     pub placement: Placement,
 }
 
-/// Room for a pod, once running pods have restarted on other instances. Octavo does not restart them.
+/// Place for a pod once running pods have restarted on other nodes. Octavo does not restart them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Defragmentation {

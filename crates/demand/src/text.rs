@@ -101,7 +101,7 @@ impl Defragmentation {
         let pods = count_noun(self.moves.len(), "pod restarts", "pods restart");
         let moves = self.moves.iter().map(|one| format!("{} with {}", one.reference(), one.to()));
         format!(
-            "{} of {} on node {} would be free if {pods}: {}",
+            "{} of {} on node {} fits after {pods}: {}",
             self.instance.describe(),
             self.device_name,
             self.node,

@@ -294,7 +294,7 @@ fn summary(pod: &PodProposal) -> Option<String> {
         (pod.instances.len(), "instance", "instances"),
         (pod.alternatives.len(), "alternative", "alternatives"),
         (pod.obstacles.len(), "obstacle", "obstacles"),
-        (moves(pod).len(), "restart would make room", "restarts would make room"),
+        (moves(pod).len(), "restart makes room", "restarts make room"),
     ];
     let parts = parts.into_iter().filter(|(count, ..)| *count > 0);
     let parts: Vec<String> =

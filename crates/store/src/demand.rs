@@ -140,7 +140,7 @@ fn set_policies(
     for node in nodes {
         node.mode = modes.get(&node.name).copied().unwrap_or_default();
         let changes = policies.iter().flat_map(|policy| &policy.status.changes);
-        let changes = changes.filter(|change| change.node == node.name);
+        let changes = changes.filter(|change| change.node == node.name && !change.withdrawn);
         node.changed_for = changes.flat_map(|change| change.pods.iter().cloned()).collect();
     }
 }

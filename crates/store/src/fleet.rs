@@ -97,7 +97,7 @@ pub struct StatusSummary {
     pub samples: Arc<[DeviceSample]>,
 }
 
-/// Age of a node's status and its bound. The time is shared by all versions of a node, so a heartbeat creates no new
+/// Age of a node's status and its bound. The time is shared by all versions of a node with the same report, so a heartbeat creates no new
 /// version.
 #[derive(Debug, Clone)]
 pub struct Freshness {

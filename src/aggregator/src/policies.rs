@@ -13,7 +13,7 @@
 mod memory;
 mod metrics;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -187,6 +187,7 @@ impl<'a> Leader<'a> {
             if self.policies.cluster().error.is_some() || self.policies.known().error.is_some() {
                 return None;
             }
+            let proposals = self.proposals().await;
             let (policies, snapshot) = match self.current().await {
                 Ok(current) => current,
                 Err(error) => {
@@ -195,7 +196,6 @@ impl<'a> Leader<'a> {
                     return None;
                 }
             };
-            let proposals = self.proposals().await;
             let decision = self.decide(&policies, &snapshot, proposals);
             let mut is_changed = false;
             let mut refused = None;
@@ -245,17 +245,25 @@ impl<'a> Leader<'a> {
         }
     }
 
-    /// Policies and nodes, including nodes of a wave that the watch does not report: either it is behind, or they were deleted.
+    /// Policies and nodes, including nodes that a status names and the watch does not report: either it is behind, or they were deleted.
     async fn current(&mut self) -> Result<(Vec<Policy>, ClusterSnapshot), PolicyRequestError> {
         let cluster = self.policies.cluster();
         let (policies, mut snapshot) =
             self.memory.current(&self.policies.known(), &cluster.snapshot);
-        for name in policies.iter().flat_map(|policy| &policy.status.updating) {
-            if !snapshot.nodes.contains_key(name)
-                && let Some((node, _)) = self.client.read_node(name).await?
-            {
+        let active = policies.iter().filter(|one| one.spec.is_ok() && !one.is_deleting);
+        let named = active.flat_map(|policy| {
+            let failed = policy.status.failures.iter().map(|failure| &failure.node);
+            policy.status.updating.iter().chain(failed)
+        });
+        let unreported = named.filter(|name| !snapshot.nodes.contains_key(*name));
+        let unreported: BTreeSet<String> = unreported.cloned().collect();
+        for name in &unreported {
+            if let Some((node, _)) = self.client.read_node(name).await? {
                 snapshot.nodes.insert(name.clone(), Arc::new(node));
             }
+        }
+        if !unreported.is_empty() {
+            self.record_success();
         }
         Ok((policies, snapshot))
     }

@@ -204,7 +204,7 @@ impl ServerState {
             return Box::pin(self.serve(socket, accepted)).await;
         };
         let acceptor = tls.acceptor(name, &self.server.stats);
-        // Boxed, so that the task of a connection does not retain room for the handshake.
+        // The handshake is boxed, so that the task of a connection does not retain room for it.
         let handshake = Box::pin(acceptor.accept(socket));
         let handshake = timeout(self.server.limits.first_request, handshake);
         let mut stop = self.stop.clone();
@@ -290,7 +290,7 @@ impl ServerState {
         Ok(response)
     }
 
-    /// Serves a connection until it ends. It is boxed, because its type depends on the protocol and on TLS, and the largest one would
+    /// Serves a connection until it ends. The connection is boxed, because its type depends on the protocol and on TLS, and the largest one would
     /// determine the memory of every connection.
     async fn drive<C: GracefulConnection>(
         &self,

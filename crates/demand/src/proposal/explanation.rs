@@ -114,12 +114,15 @@ impl Planning<'_> {
     }
 
     pub(super) fn alternative(&self, best: &Choice, other: &Choice) -> Alternative {
-        let node = self.nodes.get(other.node).map(|node| node.cluster.name.clone());
+        let name = |of: &Choice| {
+            let node = self.nodes.get(of.node);
+            node.map_or_else(String::new, |node| node.cluster.name.clone())
+        };
         let (operations, fewest) = (other.operations(), best.operations());
         let message = if best.score.0.is_some() && other.score.0 > best.score.0 {
             "no policy carries out proposals for this node without approval".to_owned()
         } else if other.score < best.score {
-            "better, but a change of the other node is already proposed for the pod".to_owned()
+            format!("better, but a change of node {} is already proposed for the pod", name(best))
         } else if operations > fewest {
             let more = operations.saturating_sub(fewest);
             let more = count_noun(more, "more operation", "more operations");
@@ -128,12 +131,14 @@ impl Planning<'_> {
             let more = other.growth.saturating_sub(best.growth);
             let more = f64::from(i32::try_from(more).unwrap_or(i32::MAX)) / 1_000.0;
             format!("{more:.1} more slices would be unusable for an average request")
+        } else if other.score == best.score && other.node < best.node {
+            format!("equally good, but a change of node {} is already proposed", name(best))
         } else if other.score == best.score {
             "equally good, later in the order of names".to_owned()
         } else {
             "slightly more fragmentation, or more slices that remain free on its GPU".to_owned()
         };
-        Alternative { node: node.unwrap_or_default(), message }
+        Alternative { node: name(other), message }
     }
 
     /// Describes the instances of a proposal.

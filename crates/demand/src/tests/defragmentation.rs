@@ -87,7 +87,7 @@ fn one(start: u32) -> Known {
 }
 
 #[test]
-fn pod_is_named_that_could_restart_elsewhere_with_the_room_that_it_leaves() {
+fn blocked_pod_lists_a_pod_whose_restart_makes_room() {
     let cluster = Cluster::new(&[
         &[(one(0), Some(10)), (one(5), Some(10))],
         &[((9, 0, 4), Some(10)), (one(4), Some(10))],
@@ -98,7 +98,7 @@ fn pod_is_named_that_could_restart_elsewhere_with_the_room_that_it_leaves() {
     assert_eq!(
         proposal.message,
         "instances that are in use or proposed for other pods leave no room on 2 nodes (8 GPU slices left; the largest instance that fits is 2g.20gb); \
-         3g.40gb at slice 0 of GPU 0 on node gpu-0 would be free if 1 pod restarts: team/run-0-0 with 1g.10gb at slice 4 of GPU 0 on node gpu-0"
+         3g.40gb at slice 0 of GPU 0 on node gpu-0 fits after 1 pod restarts: team/run-0-0 with 1g.10gb at slice 5 of GPU 0 on node gpu-1"
     );
     let found = proposal.defragmentation.as_ref().unwrap();
     assert_eq!(found.moves[0].running_seconds, Some(600));
@@ -112,14 +112,16 @@ fn fewest_pods_restart_and_of_equally_many_those_that_have_run_shortest() {
     let short = [(one(0), Some(90)), (one(4), Some(5))];
     let two = [(one(0), Some(1)), (one(1), Some(1)), (one(4), Some(1)), (one(5), Some(1))];
     assert_eq!(Cluster::new(&[&two, &long, &short]).restarts(), ["run-2-1"]);
-    assert_eq!(Cluster::new(&[&two]).restarts().len(), 2);
+    // Each of two pods gets another node.
+    assert_eq!(Cluster::new(&[&two, &two, &two]).restarts().len(), 2);
+    assert!(Cluster::new(&[&two, &two]).restarts().is_empty());
 }
 
 #[test]
 fn only_pods_that_restart_elsewhere_are_named() {
     let blocked = [(one(0), Some(10)), (one(5), Some(10))];
     let is_named = |change: fn(&mut Cluster)| {
-        let mut cluster = Cluster::new(&[&blocked]);
+        let mut cluster = Cluster::new(&[&blocked, &blocked]);
         change(&mut cluster);
         !cluster.restarts().is_empty()
     };
@@ -133,7 +135,7 @@ fn only_pods_that_restart_elsewhere_are_named() {
     }));
     // Their users are not known.
     assert!(!is_named(|cluster| {
-        for holder in &mut cluster.nodes[0].holders {
+        for holder in cluster.nodes.iter_mut().flat_map(|node| &mut node.holders) {
             holder.details.pod.as_mut().unwrap().name = None;
         }
     }));
@@ -144,7 +146,7 @@ fn only_pods_that_restart_elsewhere_are_named() {
                 pod.requirements.amounts.clone().with("nvidia.com/mig-2g.20gb", 1);
         }
     }));
-    // They could not return to the node.
+    // They cannot run on another node.
     assert!(!is_named(|cluster| {
         for pod in &mut cluster.pods {
             pod.requirements.selector = [("zone".to_owned(), "elsewhere".to_owned())].into();
@@ -175,9 +177,24 @@ fn pod_restarts_only_on_a_node_with_room_for_all_its_resources() {
 
 #[test]
 fn room_is_proposed_for_one_pod_at_a_time() {
-    let cluster = Cluster::new(&[&[(one(0), Some(10)), (one(5), Some(10))]]);
+    let blocked = [(one(0), Some(10)), (one(5), Some(10))];
+    let cluster = Cluster::new(&[&blocked, &blocked]);
     let pending = ["old", "new"].map(|name| pod(name, 60, &[("3g.40gb", 1)]));
     let report = cluster.with(&pending);
     let found: Vec<bool> = report.items.iter().map(|one| one.defragmentation.is_some()).collect();
     assert_eq!(found, [true, false]);
+}
+
+#[test]
+fn pods_that_no_instance_would_help_do_not_prevent_a_proposal() {
+    let blocked = [(one(0), Some(10)), (one(5), Some(10))];
+    let cluster = Cluster::new(&[&blocked, &blocked]);
+    let mut pending: Vec<ClusterPod> =
+        (0..20).map(|number| pod(&format!("old-{number}"), 90, &[("3g.40gb", 1)])).collect();
+    for pod in &mut pending {
+        pod.requirements.selector = [("zone".to_owned(), "elsewhere".to_owned())].into();
+    }
+    pending.push(pod("train", 60, &[("3g.40gb", 1)]));
+    let report = cluster.with(&pending);
+    assert!(report.items.last().unwrap().defragmentation.is_some());
 }

@@ -61,7 +61,7 @@ fn pod_stays_with_the_node_whose_change_is_proposed_for_it() {
     let report = propose(&snapshot, &nodes, NOW).report;
     assert_eq!(
         report.items[0].alternatives[0].message,
-        "better, but a change of the other node is already proposed for the pod"
+        "better, but a change of node gpu-0 is already proposed for the pod"
     );
     // An idle instance needs no change.
     nodes[1] = observed("gpu-1", vec![device(0, &[((19, 0, 1), false)])]);

@@ -283,9 +283,13 @@ impl Controller {
     /// Decides once and makes at most this many writes. Returns the number of writes.
     pub(super) fn work(&mut self, cluster: &mut Cluster, most: u32) -> u32 {
         let policies: Vec<Policy> = self.policies.values().cloned().collect();
-        // The controller reads the nodes of a wave that the watch does not report.
+        // The controller reads the nodes that a status names and the watch does not report.
         let mut nodes = self.nodes.clone();
-        for name in policies.iter().flat_map(|policy| &policy.status.updating) {
+        let named = policies.iter().flat_map(|policy| {
+            let failed = policy.status.failures.iter().map(|failure| &failure.node);
+            policy.status.updating.iter().chain(failed)
+        });
+        for name in named {
             if let (false, Some(machine)) = (nodes.contains_key(name), cluster.machines.get(name)) {
                 nodes.insert(name.clone(), machine.node.clone());
             }
