@@ -80,7 +80,14 @@ fn run(name: &str, seed: u64, time: Duration) -> u64 {
     // Resets the peak. Source: proc_pid_clear_refs(5).
     fs::write("/proc/self/clear_refs", "5").unwrap();
     let (start, memory) = (Instant::now(), peak_memory_mib());
-    let mut growth = 0;
+    // VmHWM is the peak, so it never falls.
+    let growth_mib = |fuzzer: &Fuzzer| {
+        let growth = peak_memory_mib().saturating_sub(memory);
+        if growth > MEMORY_LIMIT_MIB {
+            fail(fuzzer, name, seed, "or an earlier input needs too much memory");
+        }
+        growth
+    };
     while start.elapsed() < time {
         let before = Instant::now();
         if !fuzzer.step() {
@@ -90,12 +97,10 @@ fn run(name: &str, seed: u64, time: Duration) -> u64 {
             fail(&fuzzer, name, seed, "takes too long");
         }
         if fuzzer.runs.is_multiple_of(1024) {
-            growth = peak_memory_mib().saturating_sub(memory);
-            if growth > MEMORY_LIMIT_MIB {
-                fail(&fuzzer, name, seed, "or an earlier input needs too much memory");
-            }
+            growth_mib(&fuzzer);
         }
     }
+    let growth = growth_mib(&fuzzer);
     let rate = u128::from(fuzzer.runs) * 1000 / start.elapsed().as_millis().max(1);
     println!("| {name} | {} | {} | {rate} | {growth} |", fuzzer.runs, fuzzer.accepted);
     fuzzer.runs

@@ -131,7 +131,7 @@ fn proposal_of_the_demo_is_carried_out_after_its_approval() {
     // The pods of this node use an instance of each GPU.
     let named = |name: &str| format!("{machines}/{name}.yaml");
     fs::rename(named("shared-a100"), named("shared-a100-03")).unwrap();
-    let mut demo = demo_dir.start(&["--seconds=120", "--machines", &machines]);
+    let mut demo = demo_dir.start(&["--seconds=600", "--machines", &machines]);
     let line = demo.expect_line("KUBECONFIG=");
     let value = |name: &str| {
         let found = line.split_whitespace().find_map(|word| word.strip_prefix(name));
@@ -156,6 +156,8 @@ fn proposal_of_the_demo_is_carried_out_after_its_approval() {
     assert!(approved.starts_with("shared-a100-03: "), "{approved}");
     let demand = || {
         demo.is_running();
+        // Another proposal can replace the approved one meanwhile.
+        octavo(&["policy", "approve", "shared", "--yes"]);
         octavo(&["demand", "serving/chat-6"])
     };
     until("the instances of the pod", demand, |text| text.contains("available"));

@@ -117,7 +117,7 @@ struct PlannedNode<'a> {
     shared: BTreeSet<String>,
 }
 
-/// Order of nodes; the smallest is the best. Of nodes with equal first parts, one with a change for the pod is better. The first part is absent if no instance must be created, because the scheduler takes existing ones
+/// Order of nodes; the smallest is the best. The first part is absent if no instance must be created, because the scheduler takes existing ones
 /// first. Otherwise, a node whose policy carries out proposals is better.
 type NodeScore = (Option<DemandMode>, Score);
 

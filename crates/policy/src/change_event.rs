@@ -89,7 +89,7 @@ fn proposed_pods(
 ) -> Vec<(String, String)> {
     let proposals = world.proposals.iter().filter_map(|all| all.get(&change.node));
     let before = policy.status.changes.iter().find(|one| one.node == change.node);
-    let before = before.filter(|_| !change.is_in_progress());
+    let before = before.filter(|before| !change.is_in_progress() && !before.is_in_progress());
     let is_known = |pod: &String| before.is_some_and(|before| before.pods.contains(pod));
     let pods = proposals
         .flat_map(|one| &one.pods)

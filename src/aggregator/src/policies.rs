@@ -10,6 +10,7 @@
 //! The watch of the nodes may lag behind: every node is read before it is changed, and counts as changed from the time at which the
 //! status names it.
 
+mod events;
 mod memory;
 mod metrics;
 
@@ -19,14 +20,12 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use octavo_access::audit::AuditLog;
-use octavo_fleet::cluster::{ClusterSnapshot, PodKey};
+use octavo_fleet::cluster::ClusterSnapshot;
 use octavo_kube::lease::{LeadershipHandle, LeaseHolder};
-use octavo_kube::policies::{EventObject, PolicyClient, PolicyRequestError};
-use octavo_ledger::audit::PolicyEvent;
+use octavo_kube::policies::{PolicyClient, PolicyRequestError};
 use octavo_node::node_object::write_backoff::WriteBackoff;
 use octavo_policy::{
-    ChangeEvent, Decision, DemandMode, NodeProposal, Policy, PolicyNode, PolicyState, PolicyStatus,
-    Step, World, next, release_orphan,
+    Decision, DemandMode, NodeProposal, Policy, PolicyNode, Step, World, next, release_orphan,
 };
 use octavo_store::policies::{FeasibilityCache, PolicyView, world};
 use octavo_store::startup::awaits_agents;
@@ -35,6 +34,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 use tracing::{debug, info, warn};
 
+use self::events::Announcement;
 use self::memory::Memory;
 pub use self::metrics::register;
 use crate::settings::WorkloadSettings;
@@ -45,9 +45,6 @@ const LEASE_NAME: &str = "octavo-policies";
 const MIN_INTERVAL: Duration = Duration::from_millis(500);
 /// Maximum time between two decisions: the use of devices has no notification here.
 const MAX_INTERVAL: Duration = Duration::from_secs(15);
-
-/// Maximum number of events about pods after one write, which bounds the time until the next write.
-const MAX_POD_EVENTS: usize = 100;
 
 /// Controller of the policies.
 #[derive(Debug)]
@@ -68,6 +65,8 @@ struct Leader<'a> {
     audit: AuditLog,
     lead: LeadershipHandle,
     memory: Memory,
+    /// Written changes of policies that have no events yet.
+    announcements: Vec<Announcement>,
     feasibility: FeasibilityCache,
     began: Instant,
     pace: WriteBackoff<()>,
@@ -126,6 +125,7 @@ impl<'a> Leader<'a> {
             audit,
             lead,
             memory: Memory::default(),
+            announcements: Vec::new(),
             feasibility: FeasibilityCache::default(),
             began: Instant::now(),
             pace: WriteBackoff::default(),
@@ -183,6 +183,9 @@ impl<'a> Leader<'a> {
     /// Decides and writes until nothing is left to do. Returns when time alone leads to another decision.
     async fn work(&mut self) -> Option<Timestamp> {
         loop {
+            // Every further decision begins with the current state, so a slow API server delays no outdated step.
+            let announcements = std::mem::take(&mut self.announcements);
+            events::create(self.client, &self.policies.cluster().snapshot, announcements).await;
             // An interrupted watch can hide unavailable nodes and a changed spec.
             if self.policies.cluster().error.is_some() || self.policies.known().error.is_some() {
                 return None;
@@ -250,8 +253,8 @@ impl<'a> Leader<'a> {
         let cluster = self.policies.cluster();
         let (policies, mut snapshot) =
             self.memory.current(&self.policies.known(), &cluster.snapshot);
-        let active = policies.iter().filter(|one| one.spec.is_ok() && !one.is_deleting);
-        let named = active.flat_map(|policy| {
+        let readable = policies.iter().filter(|policy| policy.spec.is_ok());
+        let named = readable.flat_map(|policy| {
             let failed = policy.status.failures.iter().map(|failure| &failure.node);
             policy.status.updating.iter().chain(failed)
         });
@@ -261,9 +264,6 @@ impl<'a> Leader<'a> {
             if let Some((node, _)) = self.client.read_node(name).await? {
                 snapshot.nodes.insert(name.clone(), Arc::new(node));
             }
-        }
-        if !unreported.is_empty() {
-            self.record_success();
         }
         Ok((policies, snapshot))
     }
@@ -302,7 +302,8 @@ impl<'a> Leader<'a> {
                 let Some(policy) = named(policy) else { return Ok(false) };
                 let written = self.client.write_status(policy, status).await?;
                 self.memory.record_policy(written);
-                self.announce(policy, status, events).await;
+                let announcement = Announcement::new(policy, status, events, &self.audit);
+                self.announcements.push(announcement);
                 Ok(true)
             }
             Step::ChangeNode { policy, node } => {
@@ -350,89 +351,6 @@ impl<'a> Leader<'a> {
         Ok(true)
     }
 
-    /// Creates an event if the state of a policy differs. The status has the same information, so a lost event is not repeated.
-    async fn announce(&self, before: &Policy, status: &PolicyStatus, events: &[ChangeEvent]) {
-        let about = EventObject::Policy(before);
-        for event in events {
-            let ChangeEvent { reason, message, is_warning, .. } = event;
-            info!(policy = %before.name, reason, %message, "instances for pending pods");
-            self.create_event(about, (reason, *is_warning), message).await;
-        }
-        self.announce_to_pods(events).await;
-        let (old, new) = (before.status.state, status.state);
-        if old == new || new == PolicyState::Unknown {
-            return;
-        }
-        let is_warning = matches!(
-            new,
-            PolicyState::Refused
-                | PolicyState::Stopped
-                | PolicyState::Conflict
-                | PolicyState::RollingBack
-        );
-        let why = match (&status.stop, status.condition("Accepted")) {
-            (Some(stop), _) => stop.message.clone(),
-            (None, Some(accepted)) if accepted.status == "False" => accepted.message.clone(),
-            (None, _) => status
-                .waits_for
-                .as_ref()
-                .map(|what| format!("waits for {what}"))
-                .unwrap_or_default(),
-        };
-        let nodes = status.nodes;
-        let message = format!(
-            "revision {}: {} of {} nodes applied; {why}",
-            status.revision, nodes.applied, nodes.selected
-        );
-        let message = message.trim_end_matches("; ");
-        info!(policy = %before.name, state = %new, %message, "accelerator policy");
-        self.audit.record_policy(PolicyEvent {
-            policy: before.name.clone(),
-            revision: status.revision.clone(),
-            before: old.to_string(),
-            after: new.to_string(),
-            message: message.to_owned(),
-        });
-        self.create_event(about, (new.into(), is_warning), message).await;
-    }
-
-    /// Creates events about the pods of changes. Only a pod that the cluster has, and that waits for a node or is on the node of the
-    /// change, has an event: the names in a stored status are not trusted.
-    async fn announce_to_pods(&self, events: &[ChangeEvent]) {
-        let cluster = self.policies.cluster();
-        let mut count = 0;
-        for event in events {
-            for (pod, message) in &event.pods {
-                let Some((key, uid)) = changed_pod(&cluster.snapshot, pod, &event.node) else {
-                    continue;
-                };
-                let reason = (event.reason, event.is_warning);
-                let is_answered =
-                    self.create_event(EventObject::Pod(key, uid), reason, message).await;
-                count += 1;
-                if !is_answered || count == MAX_POD_EVENTS {
-                    return;
-                }
-            }
-        }
-    }
-
-    /// Creates an event. Returns whether the API server answered.
-    async fn create_event(
-        &self,
-        about: EventObject<'_>,
-        (reason, is_warning): (&str, bool),
-        message: &str,
-    ) -> bool {
-        match self.client.create_event(about, reason, message, is_warning).await {
-            Ok(()) => true,
-            Err(error) => {
-                debug!(%error, "event not created");
-                error.is_refusal() || error.is_outdated()
-            }
-        }
-    }
-
     fn record_success(&mut self) {
         self.pace = WriteBackoff::default();
         if self.last_error.take().is_some() {
@@ -445,52 +363,6 @@ impl<'a> Leader<'a> {
         if self.last_error.as_ref() != Some(&text) {
             warn!(error = %text, "change of an accelerator policy failed; retrying");
             self.last_error = Some(text);
-        }
-    }
-}
-
-/// Key and UID of a pod, as `namespace/name`, that requests devices and waits for a node or is on this node.
-fn changed_pod<'a>(
-    snapshot: &'a ClusterSnapshot,
-    pod: &str,
-    node: &str,
-) -> Option<(&'a PodKey, &'a str)> {
-    let (namespace, name) = pod.split_once('/')?;
-    let key = PodKey { namespace: namespace.to_owned(), name: name.to_owned() };
-    let pod = snapshot.pods.get(&key)?;
-    let is_here = pod.is_pending() || pod.node.as_deref() == Some(node);
-    Some((&pod.key, pod.uid.as_deref()?)).filter(|_| is_here)
-}
-
-#[cfg(test)]
-mod tests {
-    use octavo_fleet::cluster::{ClusterPod, Phase};
-
-    use super::*;
-
-    #[test]
-    fn m21_only_a_waiting_pod_or_one_of_the_node_has_events() {
-        let pod = |name: &str, phase: Phase, node: Option<&str>| ClusterPod {
-            key: PodKey { namespace: "team".to_owned(), name: name.to_owned() },
-            uid: Some(format!("uid-{name}")),
-            phase,
-            node: node.map(str::to_owned),
-            ..ClusterPod::default()
-        };
-        let plain = ClusterPod { uid: None, ..pod("plain", Phase::Pending, None) };
-        let pods = [
-            pod("waits", Phase::Pending, None),
-            pod("here", Phase::Bound, Some("gpu-1")),
-            pod("elsewhere", Phase::Bound, Some("gpu-2")),
-            pod("ended", Phase::Finished, None),
-            plain,
-        ];
-        let snapshot = ClusterSnapshot::new([], pods);
-        let uid = |pod: &str| changed_pod(&snapshot, pod, "gpu-1").map(|(_, uid)| uid.to_owned());
-        assert_eq!(uid("team/waits").as_deref(), Some("uid-waits"));
-        assert_eq!(uid("team/here").as_deref(), Some("uid-here"));
-        for other in ["team/elsewhere", "team/ended", "team/plain", "kube-system/waits", "waits"] {
-            assert_eq!(uid(other), None, "{other}");
         }
     }
 }

@@ -290,8 +290,8 @@ impl ServerState {
         Ok(response)
     }
 
-    /// Serves a connection until it ends. The connection is boxed, because its type depends on the protocol and on TLS, and the largest one would
-    /// determine the memory of every connection.
+    /// Serves a connection until it ends. The connection is boxed, because its type depends on the protocol and on TLS, and the
+    /// largest one would determine the memory of every connection.
     async fn drive<C: GracefulConnection>(
         &self,
         mut connection: Pin<Box<C>>,

@@ -181,7 +181,11 @@ impl<'a> Planning<'a> {
     ) -> Option<(usize, PodMove)> {
         let (_, geometry) = self.device(occupied.gpu)?;
         let profile = &geometry.profiles().get(user.place.profile)?.name;
-        let is_possible = |gpu| self.node_of(gpu).is_some_and(|node| user.nodes.contains(&node));
+        // The reservation of a device ended with the allocation of the pod that it is for.
+        let is_possible = |gpu| {
+            self.fleet.is_open_to(gpu, RESTARTED)
+                && self.node_of(gpu).is_some_and(|node| user.nodes.contains(&node))
+        };
         let best = candidates(fleet, profile, RESTARTED)
             .filter(|candidate| is_possible(candidate.gpu))
             .min_by_key(|candidate| (self.fragmentation.score(candidate), candidate.gpu))

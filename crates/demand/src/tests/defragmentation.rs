@@ -1,6 +1,7 @@
-//! Running pods whose restart would make room for a blocked pod.
+//! Running pods whose restart makes room for a blocked pod.
 
 use octavo_fleet::cluster::{ClusterNode, ClusterPod, ClusterSnapshot, Phase, PodOwner};
+use octavo_model::examples::process;
 use octavo_model::holder::{Holder, HolderDetails, Pod};
 use octavo_model::inventory::{Device, Mig};
 
@@ -139,6 +140,20 @@ fn only_pods_that_restart_elsewhere_are_named() {
             holder.details.pod.as_mut().unwrap().name = None;
         }
     }));
+    // A process that no holder has.
+    let add_processes = |cluster: &mut Cluster| {
+        for node in &mut cluster.nodes {
+            let device = &mut node.inventory.devices[0];
+            device.processes = (0..2).map(|id| process(100 + id, Some(id), Some(0))).collect();
+        }
+    };
+    let mut cluster = Cluster::new(&[&blocked, &blocked]);
+    add_processes(&mut cluster);
+    assert!(cluster.restarts().is_empty());
+    for holder in cluster.nodes.iter_mut().flat_map(|node| &mut node.holders) {
+        holder.details.pid = holder.gpu_instance.map(|id| 100 + id);
+    }
+    assert!(!cluster.restarts().is_empty());
     // They have another instance, too.
     assert!(!is_named(|cluster| {
         for pod in &mut cluster.pods {
@@ -176,6 +191,20 @@ fn pod_restarts_only_on_a_node_with_room_for_all_its_resources() {
 }
 
 #[test]
+fn device_that_is_reserved_for_the_pod_is_no_target_of_a_restart() {
+    let emptiest = [one(0), one(1), one(4), one(5)].map(|known| (known, Some(10)));
+    let other = [((9, 0, 4), Some(10)), (one(4), Some(10))];
+    let cluster = Cluster::new(&[&emptiest, &other]);
+    let proposal = |age: i64| {
+        let report = cluster.with(&[pod("train", age, &[("3g.40gb", 1)])]);
+        let proposal = only(&report);
+        (proposal.outcome.clone(), proposal.node.clone(), proposal.defragmentation.is_some())
+    };
+    assert_eq!(proposal(60), (Outcome::Blocked.into(), None, true));
+    assert_eq!(proposal(700), (Outcome::Reserve.into(), Some("gpu-0".to_owned()), false));
+}
+
+#[test]
 fn room_is_proposed_for_one_pod_at_a_time() {
     let blocked = [(one(0), Some(10)), (one(5), Some(10))];
     let cluster = Cluster::new(&[&blocked, &blocked]);
@@ -186,7 +215,7 @@ fn room_is_proposed_for_one_pod_at_a_time() {
 }
 
 #[test]
-fn pods_that_no_instance_would_help_do_not_prevent_a_proposal() {
+fn pods_for_which_no_node_is_suitable_do_not_prevent_a_proposal() {
     let blocked = [(one(0), Some(10)), (one(5), Some(10))];
     let cluster = Cluster::new(&[&blocked, &blocked]);
     let mut pending: Vec<ClusterPod> =

@@ -176,9 +176,16 @@ fn events() -> Vec<(&'static str, ApiRequest, Verdict)> {
         "apiVersion": "v1", "kind": "Event", "reason": "Complete", "metadata": {"generateName": "a.", "namespace": "default"},
         "involvedObject": {"apiVersion": "octavo.dev/v1alpha1", "kind": "AcceleratorPolicy", "name": "a"},
     });
+    let mut elsewhere = of_policy.clone();
+    elsewhere["metadata"]["namespace"] = "kube-system".into();
     let changing = |namespace: &str| pod_event(namespace, "InstancesChanging", "");
     vec![
         ("of a policy", ApiRequest::post("/api/v1/namespaces/default/events", of_policy), Allowed),
+        (
+            "of a policy in another namespace",
+            ApiRequest::post("/api/v1/namespaces/kube-system/events", elsewhere),
+            EVENTS,
+        ),
         ("of a pod", changing("kube-system"), Allowed),
         ("of a pod about something else", pod_event("default", "FailedScheduling", ""), EVENTS),
         ("of a node", event("default", "node-b"), EVENTS),
