@@ -178,6 +178,7 @@ fn events() -> Vec<(&'static str, ApiRequest, Verdict)> {
     });
     let mut elsewhere = of_policy.clone();
     elsewhere["metadata"]["namespace"] = "kube-system".into();
+    elsewhere["involvedObject"]["namespace"] = "kube-system".into();
     let changing = |namespace: &str| pod_event(namespace, "InstancesChanging", "");
     vec![
         ("of a policy", ApiRequest::post("/api/v1/namespaces/default/events", of_policy), Allowed),
