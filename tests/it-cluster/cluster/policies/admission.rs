@@ -93,7 +93,7 @@ fn i12_definition_refuses_invalid_policies_and_sets_defaults() {
     let columns: Vec<&str> = columns.lines().next().unwrap().split_whitespace().collect();
     assert_eq!(
         columns,
-        ["NAME", "LAYOUT", "NODES", "APPLIED", "UPDATING", "FAILED", "STATE", "AGE"]
+        ["NAME", "LAYOUT", "DEMAND", "NODES", "APPLIED", "UPDATING", "FAILED", "STATE", "AGE"]
     );
     // Every field of the types is known to the server: unknown ones would be removed.
     let read: octavo_policy::PolicySpec = serde_json::from_value(stored["spec"].clone()).unwrap();
