@@ -106,6 +106,11 @@ impl Fleet {
         &self.geometries
     }
 
+    /// The model of a device.
+    pub(crate) fn geometry_of(&self, gpu: &Gpu) -> Option<&Geometry> {
+        self.geometries.get(gpu.geometry)
+    }
+
     /// The devices.
     pub fn gpus(&self) -> &[Gpu] {
         &self.gpus

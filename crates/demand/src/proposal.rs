@@ -213,7 +213,7 @@ impl<'a> Planning<'a> {
         }
         self.comparisons = self.comparisons.saturating_add(comparisons);
         // Otherwise, the waiting time of a change would begin again whenever another node becomes a little better.
-        let reference = request.reference();
+        let reference = request.pod.key.to_string();
         choices.sort_unstable_by_key(|((mode, score), index)| {
             let node = self.nodes.get(*index);
             let has_change =
@@ -323,7 +323,7 @@ impl<'a> Planning<'a> {
 
     fn has_profile(&self, gpus: Range<usize>, resource: &str) -> bool {
         let gpus = self.fleet.gpus().get(gpus).unwrap_or_default();
-        let mut models = gpus.iter().filter_map(|gpu| self.fleet.geometries().get(gpu.geometry()));
+        let mut models = gpus.iter().filter_map(|gpu| self.fleet.geometry_of(gpu));
         models.any(|model| profile_of(model, resource).is_some())
     }
 
@@ -403,6 +403,11 @@ impl PlannedNode<'_> {
     /// Positions of its devices in the fleet.
     fn gpus(&self) -> Range<usize> {
         self.first..self.first.saturating_add(self.devices.len())
+    }
+
+    /// Its device at this position in the fleet.
+    fn device(&self, gpu: usize) -> Option<&ObservedDevice> {
+        self.devices.get(gpu.checked_sub(self.first)?)
     }
 }
 

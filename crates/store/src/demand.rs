@@ -137,11 +137,14 @@ fn set_policies(
 ) {
     let policies: Vec<Policy> = policies.all.values().map(|policy| Policy::clone(policy)).collect();
     let modes = demand_modes(&world(&policies, snapshot, fleet, BTreeMap::new()));
+    let mut pods: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
+    let changes = policies.iter().flat_map(|policy| &policy.status.changes);
+    for change in changes.filter(|change| !change.withdrawn) {
+        pods.entry(change.node.as_str()).or_default().extend(change.pods.iter().cloned());
+    }
     for node in nodes {
         node.mode = modes.get(&node.name).copied().unwrap_or_default();
-        let changes = policies.iter().flat_map(|policy| &policy.status.changes);
-        let changes = changes.filter(|change| change.node == node.name && !change.withdrawn);
-        node.changed_for = changes.flat_map(|change| change.pods.iter().cloned()).collect();
+        node.changed_for = pods.remove(node.name.as_str()).unwrap_or_default();
     }
 }
 

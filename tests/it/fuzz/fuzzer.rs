@@ -17,7 +17,7 @@ pub(crate) enum Outcome {
 }
 
 impl Outcome {
-    pub(crate) fn of<T, E: std::fmt::Display>(result: &Result<T, E>) -> Self {
+    pub(crate) fn from_result<T, E: std::fmt::Display>(result: &Result<T, E>) -> Self {
         match result {
             Ok(_) => Self::Accepted,
             Err(error) => Self::Rejected(error.to_string()),

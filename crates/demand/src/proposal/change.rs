@@ -42,7 +42,7 @@ impl Planning<'_> {
             let mut all = node.observed.inventory.devices.iter();
             let device = all.find(|device| device.pci.to_string() == planned.pci)?.clone();
             let gpu = self.fleet.gpus().get(gpu)?;
-            device_after(device, gpu, self.fleet.geometries().get(gpu.geometry())?)
+            device_after(device, gpu, self.fleet.geometry_of(gpu)?)
         });
         let devices = devices.collect::<Option<Vec<Device>>>()?;
         Some(Inventory { devices, ..Inventory::default() })

@@ -106,11 +106,10 @@ impl<'a> Planning<'a> {
     /// The only user of an instance, if it is a pod without another instance that is created again after its deletion.
     fn running_pod(&self, occupied: &OccupiedPlace, place: Place) -> Option<RunningPod<'a>> {
         let node = self.nodes.get(occupied.node)?;
-        let device = node.devices.get(occupied.gpu.checked_sub(node.first)?)?;
+        let device = node.device(occupied.gpu)?;
         let (planned, geometry) = self.device(occupied.gpu)?;
         let mut instances = planned.instances().iter();
-        let is_running = |user: Option<User>| user == Some(User::Workload);
-        instances.find(|one| one.place == place && is_running(one.user))?;
+        instances.find(|one| one.place == place && one.user == Some(User::Workload))?;
         let profile = geometry.profiles().get(place.profile)?;
         let key = node.observed.only_user(&device.pci, profile.id, place.placement)?;
         let pod = self.snapshot.pods.get(&key)?;
@@ -160,7 +159,7 @@ impl<'a> Planning<'a> {
             moves.push(restarted);
         }
         let node = self.nodes.get(occupied.node)?;
-        let device = node.devices.get(occupied.gpu.checked_sub(node.first)?)?;
+        let device = node.device(occupied.gpu)?;
         let (_, geometry) = self.device(occupied.gpu)?;
         Some(Defragmentation {
             node: node.cluster.name.clone(),
@@ -228,7 +227,7 @@ impl<'a> Planning<'a> {
 
     fn device(&self, gpu: usize) -> Option<(&Gpu, &Geometry)> {
         let gpu = self.fleet.gpus().get(gpu)?;
-        Some((gpu, self.fleet.geometries().get(gpu.geometry())?))
+        Some((gpu, self.fleet.geometry_of(gpu)?))
     }
 }
 

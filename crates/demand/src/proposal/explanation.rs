@@ -33,7 +33,7 @@ impl Planning<'_> {
         let gpus = ranges.flat_map(|range| self.fleet.gpus().get(range).unwrap_or_default());
         let (mut free, mut largest): (u32, Option<(&Place, &Profile)>) = (0, None);
         for gpu in gpus {
-            let Some(geometry) = self.fleet.geometries().get(gpu.geometry()) else { continue };
+            let Some(geometry) = self.fleet.geometry_of(gpu) else { continue };
             free = free.saturating_add(geometry.free_slices(gpu.in_use()));
             let fitting = geometry
                 .additions(gpu.in_use())
@@ -88,10 +88,9 @@ impl Planning<'_> {
         };
         let found = reserved.and_then(|(node, gpu)| {
             let node = self.nodes.get(node)?;
-            let device = node.devices.get(gpu.checked_sub(node.first)?)?;
+            let device = node.device(gpu)?;
             let planned = self.fleet.gpus().get(gpu)?;
-            let free =
-                self.fleet.geometries().get(planned.geometry())?.free_slices(planned.in_use());
+            let free = self.fleet.geometry_of(planned)?.free_slices(planned.in_use());
             Some((node, device, free))
         });
         match found {
@@ -186,9 +185,9 @@ impl Planning<'_> {
 
     pub(super) fn instance(&self, node: usize, chosen: &ChosenPlace) -> Option<ProposedInstance> {
         let node = self.nodes.get(node)?;
-        let device = node.devices.get(chosen.gpu.checked_sub(node.first)?)?;
+        let device = node.device(chosen.gpu)?;
         let planned = self.fleet.gpus().get(chosen.gpu)?;
-        let geometry = self.fleet.geometries().get(planned.geometry())?;
+        let geometry = self.fleet.geometry_of(planned)?;
         Some(ProposedInstance {
             device: device.pci.clone(),
             device_name: device.name.clone(),
@@ -210,7 +209,7 @@ impl Planning<'_> {
                 let index = node.first.saturating_add(offset);
                 let gpu = self.fleet.gpus().get(index).filter(|_| self.changed.contains(&index));
                 let Some(gpu) = gpu else { continue };
-                let Some(geometry) = self.fleet.geometries().get(gpu.geometry()) else { continue };
+                let Some(geometry) = self.fleet.geometry_of(gpu) else { continue };
                 let after: Vec<Place> = gpu.instances().iter().map(|one| one.place).collect();
                 let difference = |of: &[Place], without: &[Place]| -> Vec<InstancePlace> {
                     let only = of.iter().filter(|place| !without.contains(place));

@@ -65,11 +65,6 @@ impl<'a> Request<'a> {
         (!amounts.is_empty()).then_some(Self { pod, age, amounts })
     }
 
-    /// Namespace and name: `team-a/train`.
-    pub(super) fn reference(&self) -> String {
-        format!("{}/{}", self.pod.key.namespace, self.pod.key.name)
-    }
-
     /// Number of instances.
     pub(super) fn count(&self) -> usize {
         let count = self.amounts.iter().map(|(_, count)| *count).fold(0, u64::saturating_add);

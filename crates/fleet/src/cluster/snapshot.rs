@@ -1,6 +1,7 @@
 //! Snapshot of a cluster's nodes and pods: the properties that decide which pods fit on which node.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 
 use octavo_model::reason::Reason;
@@ -196,6 +197,12 @@ pub struct PodRequirements {
     pub affinity: Option<Affinity>,
     /// Tolerated taints.
     pub tolerations: Vec<Toleration>,
+}
+
+impl fmt::Display for PodKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
 }
 
 impl ClusterPod {

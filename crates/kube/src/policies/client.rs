@@ -67,7 +67,7 @@ impl std::fmt::Display for EventObject<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Policy(policy) => f.write_str(&about(&policy.name)),
-            Self::Pod(pod, _uid) => write!(f, "pod {}/{}", pod.namespace, pod.name),
+            Self::Pod(pod, _uid) => write!(f, "pod {pod}"),
         }
     }
 }

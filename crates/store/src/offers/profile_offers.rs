@@ -55,7 +55,7 @@ impl OfferSource<'_> {
         index: &UnitIndex<'_>,
     ) -> ProfileOffer {
         let mut through = ProfileOffer {
-            name: format!("{}/{}", led.key.namespace, led.key.name),
+            name: led.key.to_string(),
             picked: ProfileInfo {
                 namespace: led.key.namespace.clone(),
                 name: led.key.name.clone(),

@@ -66,20 +66,18 @@ impl Announcement {
                 return false;
             }
         }
-        let pods = self.changes.iter().flat_map(|change| {
-            change.pods.iter().map(move |(pod, message)| (change, pod.as_str(), message.as_str()))
-        });
-        let pods: Vec<(&ChangeEvent, &str, &str)> = pods.collect();
         let mut count = 0;
-        for (change, pod, message) in pods {
-            let Some((key, uid)) = changed_pod(cluster, pod, &change.node) else { continue };
+        for change in &self.changes {
             let reason = (change.reason, change.is_warning);
-            if count == MAX_POD_EVENTS {
-                return true;
-            }
-            count += 1;
-            if !create_event(client, EventObject::Pod(key, uid), reason, message).await {
-                return false;
+            for (pod, message) in &change.pods {
+                let Some((key, uid)) = changed_pod(cluster, pod, &change.node) else { continue };
+                if count == MAX_POD_EVENTS {
+                    return true;
+                }
+                count += 1;
+                if !create_event(client, EventObject::Pod(key, uid), reason, message).await {
+                    return false;
+                }
             }
         }
         true

@@ -120,7 +120,7 @@ impl Objects {
             let next = generation.unwrap_or_default().saturating_add(1);
             set_metadata(&mut after, "generation", json!(next));
         }
-        let is_last = is_going(&after) && !has_finalizers(&after);
+        let is_last = is_terminating(&after) && !has_finalizers(&after);
         let object = state.record(key, after);
         if is_last {
             state.remove(key);
@@ -134,12 +134,12 @@ impl Objects {
         let mut state = self.lock();
         let object = state.objects.get(key).ok_or_else(|| Refusal::not_found(key))?;
         let object = if has_finalizers(object) {
-            let mut going = Value::clone(object);
-            if is_going(&going) {
+            let mut terminating = Value::clone(object);
+            if is_terminating(&terminating) {
                 return Ok(Arc::clone(object));
             }
-            set_metadata(&mut going, "deletionTimestamp", json!(now()));
-            Some(state.record(key, going))
+            set_metadata(&mut terminating, "deletionTimestamp", json!(now()));
+            Some(state.record(key, terminating))
         } else {
             state.remove(key)
         };
@@ -236,7 +236,7 @@ fn has_finalizers(object: &Value) -> bool {
 }
 
 /// Returns whether an object is being deleted.
-fn is_going(object: &Value) -> bool {
+fn is_terminating(object: &Value) -> bool {
     object.pointer("/metadata/deletionTimestamp").is_some()
 }
 
@@ -307,8 +307,8 @@ mod tests {
         let policy = json!({"metadata": {"name": "a", "finalizers": ["octavo.dev/policy"]}});
         objects.create(Kind::AcceleratorPolicy, policy).unwrap();
         for _repeated in 0..2 {
-            let going = objects.delete(&key).unwrap();
-            assert!(going["metadata"]["deletionTimestamp"].is_string(), "{going}");
+            let terminating = objects.delete(&key).unwrap();
+            assert!(terminating["metadata"]["deletionTimestamp"].is_string(), "{terminating}");
         }
         assert_eq!(objects.changes_after(Kind::AcceleratorPolicy, 0).unwrap().1.len(), 2);
         let released = objects.update(&key, |policy| {

@@ -111,7 +111,7 @@ pub(super) fn selector() -> Target {
         {
             assert!((1..=text.chars().count() + 1).contains(column), "column {column}");
         }
-        Outcome::of(&parsed)
+        Outcome::from_result(&parsed)
     })
 }
 

@@ -38,7 +38,7 @@ pub(super) fn pods() -> Target {
         if let Ok(pod) = &pod {
             place(pod, &node);
         }
-        Outcome::of(&pod)
+        Outcome::from_result(&pod)
     })
 }
 
@@ -50,7 +50,7 @@ pub(super) fn nodes() -> Target {
         if let Ok(node) = &node {
             place(&pod, node);
         }
-        Outcome::of(&node)
+        Outcome::from_result(&node)
     })
 }
 
@@ -87,7 +87,7 @@ pub(super) fn policy() -> Target {
             let written = serde_json::to_string(spec).unwrap();
             assert_eq!(serde_json::from_str::<PolicySpec>(&written).unwrap(), *spec, "{written}");
         }
-        Outcome::of(&parsed)
+        Outcome::from_result(&parsed)
     })
 }
 
@@ -124,7 +124,7 @@ pub(super) fn policy_record() -> Target {
             });
             assert_eq!(recorded, node.labels.get(key), "{patch:?}");
         }
-        Outcome::of(&record.valid().ok_or("no record"))
+        Outcome::from_result(&record.valid().ok_or("no record"))
     })
 }
 
@@ -170,7 +170,11 @@ pub(super) fn tokens() -> Target {
         let is_opaque = Token::parse_opaque(text).is_ok();
         let is_named = account.is_ok() || network.is_ok() || text.parse::<Audience>().is_ok();
         let node = authenticate(text);
-        if is_opaque || is_named || node.is_ok() { Outcome::Accepted } else { Outcome::of(&signed) }
+        if is_opaque || is_named || node.is_ok() {
+            Outcome::Accepted
+        } else {
+            Outcome::from_result(&signed)
+        }
     })
 }
 

@@ -104,7 +104,7 @@ pub(super) fn hardware_profiles() -> Target {
             let [again] = again.as_slice() else { panic!("{written}") };
             assert_eq!(octavo_files::hardware_profiles::yaml(&object(again)), written);
         }
-        Outcome::of(&parsed)
+        Outcome::from_result(&parsed)
     })
 }
 
@@ -118,14 +118,14 @@ pub(super) fn plugin_config() -> Target {
         if let Ok(config) = &parsed {
             assert_eq!(plugin_config::text(config), text);
         }
-        Outcome::of(&parsed)
+        Outcome::from_result(&parsed)
     })
 }
 
 pub(super) fn hooks() -> Target {
     let seed = "version: v1\nhooks:\n  pre-apply-mode:\n  - {workdir: /tmp, command: /bin/sh, args: [-c, 'true'], envs: {A: b}}\n  \
                 apply-exit: []\n";
-    Target::text([seed], |text| Outcome::of(&Hooks::parse(text)))
+    Target::text([seed], |text| Outcome::from_result(&Hooks::parse(text)))
 }
 
 /// Seeds for checkpoints: those of recorded machines.
@@ -149,7 +149,7 @@ pub(super) fn check_targets(text: &str, machines: &[Inventory]) -> Outcome {
             }
         }
         if read.is_ok() || matches!(&outcome, Outcome::Rejected(text) if text.is_empty()) {
-            outcome = Outcome::of(&read);
+            outcome = Outcome::from_result(&read);
         }
     }
     outcome
@@ -177,7 +177,7 @@ pub(super) fn inventory() -> Target {
             assert_eq!(&again, inventory);
             let _ = octavo_files::checkpoint::write(inventory);
         }
-        Outcome::of(&parsed)
+        Outcome::from_result(&parsed)
     })
 }
 
@@ -189,7 +189,7 @@ pub(super) fn label_set() -> Target {
     Target::text(seeds.concat(), |text| {
         let allocatable = node_resources::allocatable(text);
         let labels = octavo_files::label_set::parse(text);
-        Outcome::of(&labels.map_err(|error| format!("{error} {:?}", allocatable.err())))
+        Outcome::from_result(&labels.map_err(|error| format!("{error} {:?}", allocatable.err())))
     })
 }
 
@@ -212,7 +212,7 @@ pub(super) fn trace() -> Target {
             }
             Err(_) => {}
         }
-        Outcome::of(&parsed)
+        Outcome::from_result(&parsed)
     })
 }
 
@@ -221,14 +221,14 @@ pub(super) fn measured_rows() -> Target {
     let page = format!(r#"{{"rows":[{row},{row}],"nextPageToken":"x"}}"#);
     let wrapped = r#"{"items":[{"customProperties":{"hardware_type":{"string_value":"A100"},"hardware_count":{"int_value":"2"}}}]}"#;
     Target::text([row, &page, wrapped, &format!("{row}\n{row}")], |text| {
-        Outcome::of(&octavo_files::measured_rows::parse(text))
+        Outcome::from_result(&octavo_files::measured_rows::parse(text))
     })
 }
 
 pub(super) fn cdi() -> Target {
     let seed = r#"{"cdiVersion":"0.6.0","kind":"nvidia.com/gpu","containerEdits":{"deviceNodes":[{"path":"/dev/nvidiactl"}],"mounts":[]}}"#;
     Target::text([seed, "cdiVersion: 0.5.0\nkind: nvidia.com/gpu\ndevices: []\n"], |text| {
-        Outcome::of(&cdi::DriverEdits::parse(text).ok_or("no specification"))
+        Outcome::from_result(&cdi::DriverEdits::parse(text).ok_or("no specification"))
     })
 }
 
@@ -247,7 +247,7 @@ pub(super) fn audit_chain() -> Target {
             }
             verified => verified,
         });
-        Outcome::of(&verified.and_then(|()| chain.finish()))
+        Outcome::from_result(&verified.and_then(|()| chain.finish()))
     })
 }
 
@@ -261,7 +261,7 @@ pub(super) fn history() -> Target {
         let written: String = attempts.iter().map(octavo_files::history::line).collect();
         assert_eq!(octavo_files::history::parse(&written), attempts);
         assert_eq!(octavo_files::history::last(text), attempts.last().cloned());
-        Outcome::of(&attempts.last().ok_or("no attempts"))
+        Outcome::from_result(&attempts.last().ok_or("no attempts"))
     })
 }
 
@@ -279,6 +279,6 @@ pub(super) fn journal() -> Target {
             let written = octavo_files::journal::write(record);
             assert_eq!(&octavo_files::journal::parse(written.as_bytes()).unwrap(), record);
         }
-        Outcome::of(&parsed)
+        Outcome::from_result(&parsed)
     })
 }

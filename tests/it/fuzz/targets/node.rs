@@ -84,7 +84,7 @@ pub(super) fn pod_resources() -> Target {
             // Every allocation has its own ID in the message, or an item of a claim.
             assert!(all.len() <= input.len() / 2, "{} of {} bytes", all.len(), input.len());
         }
-        Outcome::of(&decoded)
+        Outcome::from_result(&decoded)
     })
 }
 
@@ -109,7 +109,7 @@ pub(super) fn cgroup_paths() -> Target {
                 "{pod:?}"
             );
         }
-        Outcome::of(&pod.ok_or("no pod"))
+        Outcome::from_result(&pod.ok_or("no pod"))
     })
 }
 
@@ -129,7 +129,7 @@ pub(super) fn control_requests() -> Target {
             assert_eq!(written.find('\n'), Some(written.len() - 1), "{written:?}");
             assert_eq!(&serde_json::from_str::<Request>(&written).unwrap(), request);
         }
-        Outcome::of(&parsed)
+        Outcome::from_result(&parsed)
     })
 }
 
@@ -154,7 +154,7 @@ pub(super) fn elf() -> Target {
             }
             assert!(number(0x28, 8) + number(0x3c, 2) * number(0x3a, 2) <= end, "sections");
         }
-        Outcome::of(&reason.map_or(Ok(()), Err))
+        Outcome::from_result(&reason.map_or(Ok(()), Err))
     })
 }
 

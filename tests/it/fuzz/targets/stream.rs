@@ -43,7 +43,7 @@ pub(super) fn aggregator_messages() -> Target {
         if let Ok(message) = &parsed {
             assert_eq!(parse_to_agent(encode_to_agent(message)).as_ref(), Ok(message));
         }
-        Outcome::of(&parsed)
+        Outcome::from_result(&parsed)
     })
 }
 
