@@ -19,7 +19,7 @@ pub struct Candidate<'a> {
 }
 
 /// Order of candidates; the smallest is the best.
-pub type Score = [i64; 3];
+pub type Score = [i64; 4];
 
 /// Cost of one operation, in thousandths of a slice that a random request cannot use. Measured with the mixes of `benches/demand.rs`: with a
 /// cost of 0, there are up to 1.5 times as many operations and no more accepted requests; with 2,000, there are a tenth fewer operations and
@@ -59,6 +59,12 @@ impl Candidate<'_> {
         let place = self.addition.place;
         let created = usize::from(!self.device.has_idle(place));
         self.device.replaced(self.geometry, place).len().saturating_add(created)
+    }
+
+    /// Number of placements of the device that become impossible.
+    pub fn blocked_placements(&self) -> i64 {
+        let count = |set| i64::try_from(self.geometry.additions(set).len()).unwrap_or(i64::MAX);
+        count(self.device.in_use()).saturating_sub(count(self.addition.to))
     }
 
     /// Free slices of the device afterwards.
@@ -104,11 +110,13 @@ impl Fragmentation {
         sets.and_then(|sets| sets.get(set.index())).copied().unwrap_or(0)
     }
 
-    /// Score of a candidate: growth of the fragmentation and cost of the operations, then operations, then free slices.
+    /// Score of a candidate: growth of the fragmentation and cost of the operations, then operations, free slices, and placements that
+    /// become impossible.
     pub fn score(&self, candidate: &Candidate<'_>) -> Score {
         let operations = i64::try_from(candidate.operations()).unwrap_or(i64::MAX);
         let cost = OPERATION_COST.saturating_mul(operations);
-        [self.growth(candidate).saturating_add(cost), operations, candidate.free_slices()]
+        let growth = self.growth(candidate).saturating_add(cost);
+        [growth, operations, candidate.free_slices(), candidate.blocked_placements()]
     }
 }
 

@@ -32,6 +32,8 @@ pub struct Profile {
     pub name: ProfileName,
     /// GPU slices of an instance.
     pub slices: u32,
+    /// Memory slices of an instance.
+    pub memory_slices: u32,
 }
 
 /// Index of a set.
@@ -124,6 +126,7 @@ impl Geometry {
                 id: source.id,
                 name: source.name.clone(),
                 slices: source.resources.gpu_slices,
+                memory_slices: placements.iter().map(|one| one.placement.size).max().unwrap_or(0),
             });
         }
         if profiles.is_empty() {

@@ -50,11 +50,12 @@ pub struct DemandPlan {
 
 /// Proposes instances for the pending pods of the cluster. `now` is in seconds since 1970.
 ///
-/// The pods that have waited longest are planned first, each with the instances of all pods before it. Instances in use are never
-/// destroyed. Nothing is changed.
+/// The pods that have waited longest are planned first, and the largest of those that were created in the same minute, each with the instances of
+/// all pods before it. Instances in use are never destroyed. Nothing is changed.
 pub fn propose(snapshot: &ClusterSnapshot, nodes: &[ObservedNode], now: i64) -> DemandPlan {
     let (pods, recent_pods) = Request::all(snapshot, now);
     let mut planning = Planning::new((snapshot, now), nodes, &pods);
+    let pods = Request::sort(pods, &planning.fleet);
     let mut items = Vec::new();
     for pod in pods.iter().take(MAX_PODS) {
         if !planning.is_too_costly(pod) {
@@ -298,7 +299,7 @@ impl<'a> Planning<'a> {
             return Err(Obstacle::NotOffered);
         }
         let part = self.fleet.part(gpus.clone());
-        let slices = request.slices(&part);
+        let (slices, _) = request.size(&part);
         if slices > part.slices() {
             return Err(Obstacle::TooSmall);
         }
@@ -446,10 +447,12 @@ fn place_all(
     number: usize,
     request: &Request<'_>,
 ) -> Option<(Score, i64, Vec<ChosenPlace>)> {
-    let slices = |resource: &&str| profile_of_any(&fleet, resource).map(|profile| profile.slices);
+    let size = |resource: &&str| {
+        profile_of_any(&fleet, resource).map(|profile| (profile.slices, profile.memory_slices))
+    };
     let mut resources: Vec<&str> = request.instances().collect();
-    resources.sort_by_cached_key(|resource| Reverse(slices(resource)));
-    let (mut total, mut growth, mut places) = ([0_i64; 3], 0_i64, Vec::new());
+    resources.sort_by_cached_key(|resource| Reverse(size(resource)));
+    let (mut total, mut growth, mut places) = (Score::default(), 0_i64, Vec::new());
     for resource in resources {
         let profile = &profile_of_any(&fleet, resource)?.name;
         let all = candidates(&fleet, profile, number);

@@ -3,6 +3,7 @@
 mod allocation;
 mod defragmentation;
 mod geometry;
+mod order;
 mod preference;
 mod proposal;
 mod simulation;

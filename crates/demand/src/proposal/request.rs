@@ -37,13 +37,21 @@ pub(super) fn is_instance(resource: &str) -> bool {
 }
 
 impl<'a> Request<'a> {
-    /// The requests of all pending pods that are old enough, and the number of younger pods. The pods that have waited longest come first;
-    /// pods of unknown age come last.
+    /// The requests of all pending pods that are old enough, and the number of younger pods.
     pub(super) fn all(snapshot: &'a ClusterSnapshot, now: i64) -> (Vec<Self>, usize) {
         let pods = snapshot.pods.values().filter_map(|pod| Request::new(pod, now));
-        let (mut all, recent): (Vec<Self>, Vec<Self>) =
+        let (all, recent): (Vec<Self>, Vec<Self>) =
             pods.partition(|pod| pod.age.is_none_or(|age| age >= MIN_AGE_SECONDS));
-        all.sort_by_key(|one| (Reverse(one.age), &one.pod.key));
+        (all, recent.len())
+    }
+
+    /// Sorts requests: the pods that have waited longest come first, pods of unknown age last. Of the pods that were created in the same
+    /// minute, often together, the largest come first, because the instances of the others can take their only places.
+    pub(super) fn sort(mut all: Vec<Self>, fleet: &Fleet) -> Vec<Self> {
+        all.sort_by_cached_key(|one| {
+            let minute = one.pod.created_at.map(|at| at.div_euclid(60));
+            (minute.is_none(), minute, Reverse(one.size(fleet)), Reverse(one.age), &one.pod.key)
+        });
         let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
         let (mut first, further): (Vec<Self>, Vec<Self>) = all.into_iter().partition(|one| {
             let count = counts.entry(one.pod.key.namespace.as_str()).or_default();
@@ -51,7 +59,7 @@ impl<'a> Request<'a> {
             *count <= PODS_FIRST
         });
         first.extend(further);
-        (first, recent.len())
+        first
     }
 
     fn new(pod: &'a ClusterPod, now: i64) -> Option<Self> {
@@ -78,12 +86,18 @@ impl<'a> Request<'a> {
         })
     }
 
-    /// GPU slices of all instances.
-    pub(super) fn slices(&self, fleet: &Fleet) -> u32 {
-        let each = self.amounts.iter().map(|(resource, count)| {
-            let slices = profile_of_any(fleet, resource).map_or(0, |profile| profile.slices);
-            slices.saturating_mul(u32::try_from(*count).unwrap_or(u32::MAX))
+    /// GPU slices and memory slices of all instances.
+    pub(super) fn size(&self, fleet: &Fleet) -> (u32, u32) {
+        let each = self.amounts.iter().filter_map(|(resource, count)| {
+            let profile = profile_of_any(fleet, resource)?;
+            let count = u32::try_from(*count).unwrap_or(u32::MAX);
+            Some((
+                profile.slices.saturating_mul(count),
+                profile.memory_slices.saturating_mul(count),
+            ))
         });
-        each.fold(0, u32::saturating_add)
+        each.fold((0, 0), |sum: (u32, u32), one| {
+            (sum.0.saturating_add(one.0), sum.1.saturating_add(one.1))
+        })
     }
 }

@@ -36,18 +36,11 @@ impl Strategy {
         let free = candidate.free_slices();
         match self {
             Self::Octavo => fragmentation.score(candidate),
-            Self::ExpectedFragmentation => [fragmentation.growth(candidate), free, 0],
-            Self::FewestBlocked => {
-                let count = |set| {
-                    let additions = candidate.geometry.additions(set).len();
-                    i64::try_from(additions).unwrap_or(i64::MAX)
-                };
-                let (before, after) = (candidate.device.in_use(), candidate.addition.to);
-                [count(before).saturating_sub(count(after)), free, 0]
-            }
-            Self::BestFit => [free, 0, 0],
-            Self::FirstFit => [0, 0, 0],
-            Self::Spread => [free.saturating_neg(), 0, 0],
+            Self::ExpectedFragmentation => [fragmentation.growth(candidate), free, 0, 0],
+            Self::FewestBlocked => [candidate.blocked_placements(), free, 0, 0],
+            Self::BestFit => [free, 0, 0, 0],
+            Self::FirstFit => [0, 0, 0, 0],
+            Self::Spread => [free.saturating_neg(), 0, 0, 0],
         }
     }
 }

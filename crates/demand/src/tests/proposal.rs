@@ -88,7 +88,7 @@ pub(super) fn pod(name: &str, age: i64, requests: &[(&str, u64)]) -> ClusterPod 
 }
 
 /// Proposals for these pods on nodes `gpu-0`, `gpu-1`, … with these devices.
-fn proposals(nodes: Vec<Vec<Device>>, pods: Vec<ClusterPod>) -> DemandReport {
+pub(super) fn proposals(nodes: Vec<Vec<Device>>, pods: Vec<ClusterPod>) -> DemandReport {
     plan(nodes, pods).report
 }
 

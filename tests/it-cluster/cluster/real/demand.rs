@@ -68,8 +68,7 @@ async fn m21_pending_pods_of_three_profiles_run_on_instances_that_a_policy_creat
         };
         assert!(waited.status.success(), "{}", described());
     };
-    // Pods are planned in the order of their creation. An instance for the small one first could take the place of the medium one.
-    for (name, profile) in [("large", "3g.40gb"), ("medium", "2g.20gb"), ("small", "1g.10gb")] {
+    for (name, profile) in [("small", "1g.10gb"), ("medium", "2g.20gb"), ("large", "3g.40gb")] {
         run(name, profile);
     }
     await_pods();
