@@ -99,6 +99,8 @@ struct Planning<'a> {
     searches: usize,
     /// Requested resource and nodes of the searches without a result, which most pods have in common.
     failed_searches: BTreeSet<(&'a str, Vec<usize>)>,
+    /// Change for which pods must be evicted.
+    eviction: Option<NodeChange>,
 }
 
 /// Results by position of the node.
@@ -187,6 +189,7 @@ impl<'a> Planning<'a> {
             comparisons: 0,
             searches: MAX_SEARCHES,
             failed_searches: BTreeSet::new(),
+            eviction: None,
         }
     }
 
@@ -367,13 +370,13 @@ impl<'a> Planning<'a> {
             return None;
         }
         self.searches = self.searches.checked_sub(1)?;
-        let found = self.defragmentation(number, resource, nodes);
-        if found.is_some() {
-            self.searches = 0;
-        } else {
+        let Some((found, change)) = self.defragmentation(number, request, (resource, nodes)) else {
             self.failed_searches.insert((*resource, nodes.to_vec()));
-        }
-        found
+            return None;
+        };
+        self.searches = 0;
+        self.eviction = change;
+        Some(found)
     }
 
     /// Reserves a device of these nodes for a pod that has waited for a long time. Returns its node and the device.

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use octavo_fleet::cluster::Taint;
-use octavo_node::node_object::{INSTANCES_ANNOTATION, is_demand_layout};
+use octavo_node::node_object::{EVICT_ANNOTATION, INSTANCES_ANNOTATION, is_demand_layout};
 
+use crate::instance_change::PodEviction;
 use crate::limits;
 use crate::node::PolicyNode;
 use crate::record::{DRAIN_ANNOTATION, LAYOUT_LABEL, NodeRecord};
@@ -39,12 +40,21 @@ pub(crate) struct NodeTarget<'a> {
     pub(crate) content: &'a Content,
     /// Value of the label `octavo.dev/layout`.
     pub(crate) layout: Option<&'a str>,
-    /// Value of the annotation `octavo.dev/instances`, if the node gets other instances.
-    pub(crate) instances: Option<&'a str>,
+    /// The node gets these other instances.
+    pub(crate) instances: Option<NewInstances<'a>>,
     /// Layout of demand that is withdrawn.
     pub(crate) withdrawn: Option<&'a str>,
     /// True if the node is part of the current wave.
     pub(crate) is_in_wave: bool,
+}
+
+/// Instances that a node gets for pending pods.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct NewInstances<'a> {
+    /// Value of the annotation `octavo.dev/instances`.
+    pub(crate) checkpoint: &'a str,
+    /// Pods that are evicted to make room.
+    pub(crate) evictions: &'a [PodEviction],
 }
 
 /// Returns the patch that gives the node this content; `None` if it has the content and a record of it. A node of the current wave
@@ -71,6 +81,7 @@ pub(crate) fn update(
         taints: Vec::new(),
         drain: None,
         changes: before.map(|before| before.changes.clone()).unwrap_or_default(),
+        evictions: before.map(|before| before.evictions.clone()).unwrap_or_default(),
         withdrawn: target
             .withdrawn
             .or_else(|| before.and_then(|before| before.withdrawn.as_deref()))
@@ -89,7 +100,9 @@ pub(crate) fn update(
         }
     }
     patch.labels.remove(LAYOUT_LABEL);
-    patch.annotations.remove(INSTANCES_ANNOTATION);
+    for key in [INSTANCES_ANNOTATION, EVICT_ANNOTATION] {
+        patch.annotations.remove(key);
+    }
     let recorded = before.and_then(|before| before.layout.as_deref());
     if node.layout() != target.layout && (target.layout.is_some() || recorded.is_some()) {
         patch.labels.insert(LAYOUT_LABEL.to_owned(), record.layout.clone());
@@ -100,11 +113,16 @@ pub(crate) fn update(
     }
     let is_released = recorded.is_some_and(is_demand_layout) && recorded != target.layout;
     if is_released || target.instances.is_some() {
-        let instances = target.instances.map(str::to_owned);
+        let instances = target.instances.map(|new| new.checkpoint.to_owned());
+        let uids = target.instances.and_then(|new| uids(new.evictions));
         patch.annotations.insert(INSTANCES_ANNOTATION.to_owned(), instances);
+        patch.annotations.insert(EVICT_ANNOTATION.to_owned(), uids);
     }
-    if target.instances.is_some() {
-        record.changes = limits::with_change(&record.changes, now);
+    if let Some(new) = target.instances {
+        record.changes = limits::recent(&record.changes, now);
+        record.changes.push(now);
+        record.evictions = limits::recent(&record.evictions, now);
+        record.evictions.extend(new.evictions.iter().map(|_| now));
         record.withdrawn = None;
     }
     set_taints(&mut patch, node, content, &mut record);
@@ -119,6 +137,12 @@ pub(crate) fn update(
     let is_current = is_unchanged && is_recorded;
     patch.record = Some(record);
     (!is_current).then_some(patch)
+}
+
+/// Value of the annotation `octavo.dev/evict`; `None` without any pod.
+fn uids(evictions: &[PodEviction]) -> Option<String> {
+    let uids: Vec<&str> = evictions.iter().map(|one| one.uid.as_str()).collect();
+    (!uids.is_empty()).then(|| uids.join(","))
 }
 
 /// Adds the taints of the content to the patch, and records those that are new.
@@ -182,7 +206,7 @@ fn removal(node: &PolicyNode<'_>, record: Option<&NodeRecord>) -> NodePatch {
     let current = node.layout().filter(|current| Some(*current) != record.layout.as_deref());
     let has_instances = record.layout.as_deref().is_some_and(is_demand_layout)
         && !current.is_some_and(is_demand_layout);
-    let instances = has_instances.then_some(INSTANCES_ANNOTATION);
+    let instances = [INSTANCES_ANNOTATION, EVICT_ANNOTATION].into_iter().filter(|_| has_instances);
     NodePatch {
         annotations: drain.into_iter().chain(instances).map(|key| (key.to_owned(), None)).collect(),
         labels: ours.map(|(key, _)| (key.to_owned(), None)).collect(),

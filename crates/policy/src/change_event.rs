@@ -81,7 +81,8 @@ pub(crate) fn change_events(
     begun.chain(ended).collect()
 }
 
-/// Pods of a change that begins or waits for its approval. A proposal that changes while it waits has no second event for a pod.
+/// Pods of a change that begins or waits for its approval, and those that it evicts. A proposal that changes while it waits has no second
+/// event for a pod.
 fn proposed_pods(
     world: &World<'_>,
     policy: &Policy,
@@ -94,11 +95,20 @@ fn proposed_pods(
     let pods = proposals
         .flat_map(|one| &one.pods)
         .filter(|(pod, _)| change.pods.contains(pod) && !is_known(pod));
+    let evictions = change.evictions.iter().filter(|_| change.is_in_progress()).map(|one| {
+        let node = &change.node;
+        let text = format!(
+            "policy {}: is evicted, because a pending pod needs its place on node {node}",
+            policy.name
+        );
+        (one.pod.clone(), text)
+    });
     let text = |instances: &str| {
         let waits = if change.is_in_progress() { "" } else { "waits for approval: " };
         shortened(&format!("policy {}: {waits}{instances}", policy.name))
     };
-    pods.take(MAX_PODS).map(|(pod, instances)| (pod.clone(), text(instances))).collect()
+    let pods = pods.take(MAX_PODS).map(|(pod, instances)| (pod.clone(), text(instances)));
+    pods.chain(evictions).collect()
 }
 
 /// Returns whether the node reports the layout of the change as applied.

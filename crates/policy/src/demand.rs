@@ -18,6 +18,8 @@ pub struct PolicyDemand {
     pub changes_per_hour: u32,
     /// Time after a failed change before the node is changed again.
     pub cooldown: Period,
+    /// Maximum number of pods per hour, on all nodes of the policy, that are evicted to make room for a pending pod.
+    pub evictions_per_hour: u32,
 }
 
 /// Use of the proposals for pending pods.
@@ -52,6 +54,7 @@ impl Default for PolicyDemand {
             hold: Period::from_mins(1),
             changes_per_hour: 4,
             cooldown: Period::from_mins(30),
+            evictions_per_hour: 0,
         }
     }
 }

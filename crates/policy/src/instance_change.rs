@@ -22,6 +22,17 @@ pub struct NodeProposal {
     pub instances: String,
     /// The pods, as `namespace/name`, with the created and destroyed instances.
     pub pods: Vec<(String, String)>,
+    /// Running pods that are evicted to make room.
+    pub evictions: Vec<PodEviction>,
+}
+
+/// Running pod that is evicted to make room for a pending pod.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct PodEviction {
+    /// The pod, as namespace/name.
+    pub pod: String,
+    /// Its UID, which distinguishes it from a later pod with the same name.
+    pub uid: String,
 }
 
 /// Change of the instances of a node for pending pods.
@@ -39,6 +50,9 @@ pub struct InstanceChange {
     pub pods: Vec<String>,
     /// Created and destroyed instances.
     pub message: String,
+    /// Running pods that are evicted to make room.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub evictions: Vec<PodEviction>,
     /// Time since which the pods are proposed instances of the node.
     #[schema(value_type = String, format = DateTime)]
     pub since: Timestamp,
@@ -68,7 +82,9 @@ impl InstanceChange {
         let each = proposal.pods.iter().map(|(pod, instances)| format!("{pod}: {instances}"));
         let message = shortened(&join(each, "; "));
         // An approval is for exactly what was shown.
-        let content = format!("{node} {layout} {since} {message}");
+        let evicted = proposal.evictions.iter().map(|one| format!(" {} {}", one.pod, one.uid));
+        let evicted: String = evicted.collect();
+        let content = format!("{node} {layout} {since} {message}{evicted}");
         let id = format!("{:016x}", Digest::from_bytes(content.as_bytes()));
         Self {
             id: id.chars().take(8).collect(),
@@ -76,6 +92,7 @@ impl InstanceChange {
             layout,
             pods: proposal.pods.iter().take(MAX_PODS).map(|(pod, _)| pod.clone()).collect(),
             message,
+            evictions: proposal.evictions.clone(),
             since,
             begun: None,
             instances: None,
@@ -91,6 +108,7 @@ impl InstanceChange {
             layout: layout.to_owned(),
             pods: Vec::new(),
             message: "the layout cannot be applied".to_owned(),
+            evictions: Vec::new(),
             since: now,
             begun: Some(now),
             instances: None,

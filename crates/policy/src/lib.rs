@@ -48,7 +48,7 @@ pub use self::change_event::ChangeEvent;
 pub use self::demand::{DemandMode, PolicyDemand};
 pub use self::demand_modes::demand_modes;
 pub use self::drain::{DrainScope, PolicyDrain};
-pub use self::instance_change::{InstanceChange, NodeProposal};
+pub use self::instance_change::{InstanceChange, NodeProposal, PodEviction};
 pub use self::member::{MemberState, PolicyMember, members};
 pub use self::next::{Decision, Step, next};
 pub use self::node::PolicyNode;

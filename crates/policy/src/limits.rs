@@ -1,12 +1,14 @@
 //! Limits of the changes of a node for pending pods.
 
+use std::cmp::Reverse;
+
 use jiff::{SignedDuration, Timestamp};
 
 use crate::demand::PolicyDemand;
 use crate::node::{PolicyNode, Progress};
 use crate::record::NodeRecord;
 
-/// Period of [`PolicyDemand::changes_per_hour`].
+/// Period of [`PolicyDemand::changes_per_hour`] and [`PolicyDemand::evictions_per_hour`].
 const HOUR: SignedDuration = SignedDuration::from_hours(1);
 
 impl PolicyDemand {
@@ -28,10 +30,23 @@ impl PolicyDemand {
     pub(crate) fn can_change(&self, node: &PolicyNode<'_>, uid: &str, now: Timestamp) -> bool {
         node.record.of(uid).is_none_or(|record| self.next_change(node, record) <= now)
     }
+
+    /// Earliest time at which this number of further pods can be evicted, after pods were evicted at these times. `None` if that is possible
+    /// at any time.
+    pub(crate) fn next_eviction(&self, evicted: &[Timestamp], count: usize) -> Option<Timestamp> {
+        if count == 0 {
+            return None;
+        }
+        let limit = usize::try_from(self.evictions_per_hour).unwrap_or(usize::MAX);
+        let Some(allowed) = limit.checked_sub(count) else { return Some(Timestamp::MAX) };
+        let mut latest = evicted.to_vec();
+        latest.sort_unstable_by_key(|time| Reverse(*time));
+        latest.get(allowed).map(|time| time.saturating_add(HOUR).unwrap_or(Timestamp::MAX))
+    }
 }
 
-/// Times of the changes of a node within the last hour, with one more change now.
-pub(crate) fn with_change(changes: &[Timestamp], now: Timestamp) -> Vec<Timestamp> {
-    let recent = changes.iter().filter(|time| time.saturating_add(HOUR).is_ok_and(|end| end > now));
-    recent.copied().chain([now]).collect()
+/// The times within the last hour.
+pub(crate) fn recent(times: &[Timestamp], now: Timestamp) -> Vec<Timestamp> {
+    let recent = times.iter().filter(|time| time.saturating_add(HOUR).is_ok_and(|end| end > now));
+    recent.copied().collect()
 }

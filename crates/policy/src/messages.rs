@@ -202,6 +202,13 @@ impl PolicyDemand {
         let count = usize::try_from(self.changes_per_hour).unwrap_or(usize::MAX);
         let limit =
             format!("at most {} per hour on each node", count_noun(count, "change", "changes"));
+        let evictions = usize::try_from(self.evictions_per_hour).unwrap_or(usize::MAX);
+        let limit = match evictions {
+            0 => limit,
+            count => {
+                format!("{limit}; evicts at most {} per hour", count_noun(count, "pod", "pods"))
+            }
+        };
         match self.mode {
             DemandMode::Act => format!("carries out proposals after {}; {limit}", self.hold),
             DemandMode::Propose => format!("carries out approved proposals; {limit}"),
@@ -220,23 +227,31 @@ impl InstanceChange {
         }
     }
 
-    /// The node with the created and destroyed instances of each pod.
+    /// The node with the created and destroyed instances of each pod, and the evicted pods.
     pub fn text(&self) -> String {
-        format!("{}: {}", self.node, self.message)
+        let evictions = self.evictions_text().map(|text| format!("; {text}"));
+        format!("{}: {}{}", self.node, self.message, evictions.unwrap_or_default())
     }
 
-    /// The message, with a line for each pod.
-    pub fn lines(&self) -> Vec<&str> {
+    /// The evicted pods; `None` without any.
+    fn evictions_text(&self) -> Option<String> {
+        let pods: Vec<&str> = self.evictions.iter().map(|one| one.pod.as_str()).collect();
+        (!pods.is_empty()).then(|| format!("evicts {}", pods.join(", ")))
+    }
+
+    /// The message, with a line for each pod, and a line with the evicted pods.
+    pub fn lines(&self) -> Vec<String> {
         let mut lines = Vec::new();
         let mut rest = self.message.as_str();
         for pod in self.pods.iter().skip(1) {
             let at = rest.find(&format!("; {pod}: "));
             if let Some((line, next)) = at.and_then(|at| rest.split_at_checked(at)) {
-                lines.push(line);
+                lines.push(line.to_owned());
                 rest = next.trim_start_matches("; ");
             }
         }
-        lines.push(rest);
+        lines.push(rest.to_owned());
+        lines.extend(self.evictions_text());
         lines
     }
 }
@@ -279,7 +294,8 @@ mod tests {
     fn m21_change_has_a_line_for_each_pod() {
         let pods =
             ["a/x", "b/y"].map(|pod| (pod.to_owned(), "create; destroy idle: 1g".to_owned()));
-        let proposal = NodeProposal { instances: String::new(), pods: pods.to_vec() };
+        let proposal =
+            NodeProposal { instances: String::new(), pods: pods.to_vec(), evictions: Vec::new() };
         let change = InstanceChange::proposed("n", &proposal, None, jiff::Timestamp::UNIX_EPOCH);
         let expected = ["a/x: create; destroy idle: 1g", "b/y: create; destroy idle: 1g"];
         assert_eq!(change.lines(), expected);

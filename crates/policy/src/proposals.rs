@@ -10,6 +10,7 @@ use octavo_node::node_object::{demand_layout, is_demand_layout};
 
 use crate::demand::{DemandMode, PolicyDemand};
 use crate::instance_change::{InstanceChange, NodeProposal};
+use crate::limits;
 use crate::node::{PolicyNode, Progress};
 use crate::record::NodeRecord;
 use crate::rollout::{self, Observation, Obstacle};
@@ -36,7 +37,14 @@ pub(crate) fn advance(
     let changes = std::mem::take(&mut policy.status.changes);
     let (mut changes, proposed): (Vec<_>, Vec<_>) =
         changes.into_iter().partition(InstanceChange::is_in_progress);
-    changes.retain(|change| policy.status.is_updating(&change.node));
+    let ended = changes.extract_if(.., |change| !policy.status.is_updating(&change.node));
+    let ended: Vec<InstanceChange> = ended.filter(|change| !change.evictions.is_empty()).collect();
+    for change in &ended {
+        let times = eviction_times(policy, observed, (change, world.now));
+        let mut all = limits::recent(&policy.status.evictions, world.now);
+        all.extend(times);
+        policy.status.evictions = all;
+    }
     for change in &mut changes {
         change.withdrawn |= is_obsolete(policy, change, observed, world);
     }
@@ -72,7 +80,8 @@ pub(crate) fn advance(
     });
     candidates.truncate(room);
     let mut wait = DemandWait::default();
-    begin(policy, observed, (&demand, world.now), &mut candidates, &mut wait);
+    let evicted = evicted(policy, observed, (&changes, world.now));
+    begin(policy, observed, (&demand, world.now, evicted), &mut candidates, &mut wait);
     policy.status.changes = changes;
     policy.status.changes.extend(candidates.into_iter().map(|one| one.change));
     wait
@@ -89,7 +98,7 @@ struct Candidate<'a> {
 fn begin(
     policy: &mut Policy,
     observed: &Observation<'_>,
-    (demand, now): (&PolicyDemand, Timestamp),
+    (demand, now, mut evicted): (&PolicyDemand, Timestamp, Vec<Timestamp>),
     candidates: &mut [Candidate<'_>],
     wait: &mut DemandWait,
 ) {
@@ -101,7 +110,8 @@ fn begin(
         let held = change.since.saturating_add(demand.hold.signed()).unwrap_or(Timestamp::MAX);
         let record = candidate.node.record.of(&policy.uid);
         let limited = record.map(|record| demand.next_change(candidate.node, record));
-        let from = limited.into_iter().chain((!is_approved).then_some(held)).max();
+        let evictable = demand.next_eviction(&evicted, change.evictions.len());
+        let from = limited.into_iter().chain((!is_approved).then_some(held)).chain(evictable).max();
         match from.filter(|from| *from > now) {
             _ if demand.mode == DemandMode::Propose && !is_approved => {
                 unapproved.push(change.node.clone());
@@ -126,6 +136,13 @@ fn begin(
     let mut unavailable = observed.unavailable(&policy.status);
     for index in due {
         let Some(candidate) = candidates.get_mut(index) else { continue };
+        // The changes that begin now count too.
+        let evictable = demand.next_eviction(&evicted, candidate.change.evictions.len());
+        if let Some(at) = evictable.filter(|at| *at > now) {
+            wait.obstacle = Some(Obstacle::Limits(at));
+            wait.wake_at = wait.wake_at.into_iter().chain([at]).min();
+            continue;
+        }
         let name = candidate.node.name();
         let mut joined = unavailable.clone();
         joined.insert(name);
@@ -140,9 +157,39 @@ fn begin(
         unavailable = joined;
         policy.status.failures.retain(|failure| failure.node != name);
         policy.status.updating.push(name.to_owned());
+        evicted.extend(std::iter::repeat_n(now, candidate.change.evictions.len()));
         candidate.change.begun = Some(now);
         candidate.change.instances = Some(candidate.proposal.instances.clone());
     }
+}
+
+/// Times in the last hour at which nodes of the policy got permission to evict a pod. `changes` are in progress. The status has the times of
+/// earlier changes, and the records have them if the status was lost.
+fn evicted(
+    policy: &Policy,
+    observed: &Observation<'_>,
+    (changes, now): (&[InstanceChange], Timestamp),
+) -> Vec<Timestamp> {
+    let records = observed.selected().filter_map(|node| node.record.of(&policy.uid));
+    let recorded: Vec<Timestamp> =
+        records.flat_map(|record| limits::recent(&record.evictions, now)).collect();
+    let mut all = limits::recent(&policy.status.evictions, now);
+    all.extend(changes.iter().flat_map(|change| eviction_times(policy, observed, (change, now))));
+    if recorded.len() > all.len() { recorded } else { all }
+}
+
+/// Times at which the node of a change got permission to evict its pods: those of the record, or the present, because a record can be missing
+/// in an outdated view.
+fn eviction_times(
+    policy: &Policy,
+    observed: &Observation<'_>,
+    (change, now): (&InstanceChange, Timestamp),
+) -> impl Iterator<Item = Timestamp> + use<> {
+    let node = observed.managed.get(change.node.as_str());
+    let record = node.and_then(|node| node.record.of(&policy.uid));
+    let record = record.filter(|record| change.is_recorded(record));
+    let at = record.and_then(|record| record.changes.last().copied()).unwrap_or(now);
+    std::iter::repeat_n(at, change.evictions.len())
 }
 
 /// Proposals for nodes that the policy may change, and that are not being changed.
@@ -152,6 +199,8 @@ fn selected<'a>(
     (world, proposals): (&World<'_>, &'a BTreeMap<String, NodeProposal>),
     changes: &[InstanceChange],
 ) -> Vec<(&'a PolicyNode<'a>, &'a NodeProposal)> {
+    let limit = observed.spec.demand.map_or(0, |demand| demand.evictions_per_hour);
+    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     // A pod that waits for a change needs no other one.
     let policies = world.policies.iter().filter(|policy| policy.active_demand().is_some());
     let all = policies.flat_map(|policy| &policy.status.changes);
@@ -168,6 +217,7 @@ fn selected<'a>(
             let is_new = record.is_none_or(|record| record.layout.as_ref() != Some(&layout));
             is_new
                 && proposal.instances.len() <= MAX_INSTANCES_BYTES
+                && proposal.evictions.len() <= limit
                 && node.is_ready()
                 && !policy.status.is_updating(node.name())
                 && proposal.pods.iter().all(|(pod, _)| !served.contains(pod.as_str()))
@@ -189,8 +239,9 @@ fn is_obsolete(
         |since: Timestamp| since.saturating_add(deadline).is_ok_and(|until| until <= world.now);
     let record = node.record.of(&policy.uid).filter(|record| change.is_recorded(record));
     let Some(record) = record else { return change.begun.is_some_and(is_overdue) };
-    let is_needed =
-        world.proposals.as_ref().is_none_or(|all| is_proposed(all, node.name(), &change.layout));
+    // While pods are evicted, the node is tainted, so no proposal contains it.
+    let is_needed = !change.evictions.is_empty()
+        || world.proposals.as_ref().is_none_or(|all| is_proposed(all, node.name(), &change.layout));
     is_blocked(node, record, world.now) && (!is_needed || is_overdue(record.since))
 }
 

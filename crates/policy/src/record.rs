@@ -56,6 +56,9 @@ pub struct NodeRecord {
     /// Times in the last hour at which the node got other instances for pending pods.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub changes: Vec<Timestamp>,
+    /// Times in the last hour at which pods of the node were chosen for eviction, one for each pod.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub evictions: Vec<Timestamp>,
     /// Layout of the last change that was withdrawn. Without it, an outdated record would look like the end of a withdrawal.
     pub withdrawn: Option<String>,
 }

@@ -111,6 +111,9 @@ fn demand_problems(spec: &PolicySpec, add: &mut impl FnMut(String, &str)) {
     if !(1..=60).contains(&demand.changes_per_hour) {
         add("spec.demand.changesPerHour".to_owned(), "use a number from 1 to 60");
     }
+    if demand.evictions_per_hour > 60 {
+        add("spec.demand.evictionsPerHour".to_owned(), "use a number from 0 to 60");
+    }
     if spec.rollout.on_failure == OnFailure::RollBack {
         add(
             "spec.rollout.onFailure".to_owned(),

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use octavo_fleet::cluster::ClusterNode;
 use octavo_node::node_object::is_demand_layout;
 
-use crate::change::{self, NodePatch, NodeTarget, Owner};
+use crate::change::{self, NewInstances, NodePatch, NodeTarget, Owner};
 use crate::demand::{DemandMode, PolicyDemand};
 use crate::instance_change::NodeProposal;
 use crate::node::{PolicyNode, Progress};
@@ -149,7 +149,8 @@ impl Policy {
         }
         match change.and_then(|change| Some((change, change.instances.as_deref()?))) {
             Some((change, _)) if record.is_some_and(|record| change.is_recorded(record)) => current,
-            Some((change, instances)) if demand.can_change(node, &self.uid, now) => {
+            Some((change, checkpoint)) if demand.can_change(node, &self.uid, now) => {
+                let instances = NewInstances { checkpoint, evictions: &change.evictions };
                 NodeTarget { layout: Some(&change.layout), instances: Some(instances), ..target }
             }
             Some(_) | None => current,

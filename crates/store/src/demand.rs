@@ -151,6 +151,6 @@ fn set_policies(
 /// The change of a node as a policy carries it out; `None` if a device has no UUID.
 fn node_proposal(change: NodeChange) -> Option<(String, NodeProposal)> {
     let instances = checkpoint::write(&change.inventory).ok()?;
-    let proposal = NodeProposal { instances, pods: change.pods };
+    let proposal = NodeProposal { instances, pods: change.pods, evictions: change.evictions };
     Some((change.node, proposal))
 }

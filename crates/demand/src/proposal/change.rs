@@ -2,10 +2,15 @@
 
 use octavo_model::inventory::{ComputeInstance, Device, GpuInstance, Inventory, Mig, MigState};
 
+use octavo_model::text::count_noun;
+use octavo_policy::{DemandMode, PodEviction};
+
+use super::defragmentation::RunningPod;
+use super::request::Request;
 use super::{PlannedNode, Planning};
-use crate::fleet::Gpu;
+use crate::fleet::{Fleet, Gpu};
 use crate::geometry::Geometry;
-use crate::report::{Outcome, PodProposal};
+use crate::report::{Defragmentation, Outcome, PodMove, PodProposal};
 
 /// Change of the instances of a node.
 #[derive(Debug, Clone, PartialEq)]
@@ -16,6 +21,8 @@ pub struct NodeChange {
     pub inventory: Inventory,
     /// Pods whose instances are created, as `namespace/name`, with the created and destroyed instances.
     pub pods: Vec<(String, String)>,
+    /// Running pods that must be evicted for it.
+    pub evictions: Vec<PodEviction>,
 }
 
 impl Planning<'_> {
@@ -29,24 +36,66 @@ impl Planning<'_> {
                 proposals.iter().filter(|one| creates(one) && one.node.as_ref() == Some(name));
             Some(NodeChange {
                 node: name.clone(),
-                inventory: self.inventory_after(node)?,
+                inventory: inventory_after(node, &self.fleet)?,
                 pods: pods.map(|one| (one.reference(), one.message.clone())).collect(),
+                evictions: Vec::new(),
             })
         });
-        each.collect()
+        let mut all: Vec<NodeChange> = each.collect();
+        // Pods are not evicted on a node that changes for other pods.
+        let is_other = |change: &&NodeChange| all.iter().all(|one| one.node != change.node);
+        let eviction = self.eviction.as_ref().filter(is_other).cloned();
+        all.extend(eviction);
+        all
     }
 
-    fn inventory_after(&self, node: &PlannedNode<'_>) -> Option<Inventory> {
-        let planned = node.devices.iter().zip(node.gpus());
-        let devices = planned.map(|(planned, gpu)| {
-            let mut all = node.observed.inventory.devices.iter();
-            let device = all.find(|device| device.pci.to_string() == planned.pci)?.clone();
-            let gpu = self.fleet.gpus().get(gpu)?;
-            device_after(device, gpu, self.fleet.geometry_of(gpu)?)
+    /// The change after which an instance of a blocked pod exists and these pods have been evicted; `None` if no policy can carry it out.
+    pub(super) fn eviction(
+        &self,
+        request: &Request<'_>,
+        found: &Defragmentation,
+        (fleet, users): (&Fleet, &[RunningPod<'_>]),
+    ) -> Option<NodeChange> {
+        let node = self.nodes.iter().find(|node| node.cluster.name == found.node)?;
+        // Otherwise, an evicted pod would wait for its new instance.
+        let is_available = |restarted: &PodMove| {
+            let target = self.nodes.iter().find(|node| node.cluster.name == restarted.node);
+            let has_policy = |node: &PlannedNode<'_>| node.observed.mode != DemandMode::Observe;
+            restarted.to.exists || target.is_some_and(has_policy)
+        };
+        if !found.moves.iter().all(is_available) {
+            return None;
+        }
+        let evictions = users.iter().map(|user| {
+            Some(PodEviction { pod: user.pod.key.to_string(), uid: user.pod.uid.clone()? })
         });
-        let devices = devices.collect::<Option<Vec<Device>>>()?;
-        Some(Inventory { devices, ..Inventory::default() })
+        let text = format!(
+            "create on node {}: {} of {}; {} evicted",
+            found.node,
+            found.instance.describe(),
+            found.device_name,
+            count_noun(users.len(), "running pod is", "running pods are"),
+        );
+        Some(NodeChange {
+            node: found.node.clone(),
+            inventory: inventory_after(node, fleet)?,
+            pods: vec![(request.pod.key.to_string(), text)],
+            evictions: evictions.collect::<Option<Vec<PodEviction>>>()?,
+        })
     }
+}
+
+/// The devices of a node with their instances in this fleet.
+fn inventory_after(node: &PlannedNode<'_>, fleet: &Fleet) -> Option<Inventory> {
+    let planned = node.devices.iter().zip(node.gpus());
+    let devices = planned.map(|(planned, gpu)| {
+        let mut all = node.observed.inventory.devices.iter();
+        let device = all.find(|device| device.pci.to_string() == planned.pci)?.clone();
+        let gpu = fleet.gpus().get(gpu)?;
+        device_after(device, gpu, fleet.geometry_of(gpu)?)
+    });
+    let devices = devices.collect::<Option<Vec<Device>>>()?;
+    Some(Inventory { devices, ..Inventory::default() })
 }
 
 fn creates(proposal: &PodProposal) -> bool {

@@ -5,7 +5,9 @@ use std::collections::BTreeSet;
 use octavo_fleet::cluster::{ClusterPod, PodKey, PodRequirements};
 use octavo_model::resource::ResourceName;
 
+use super::change::NodeChange;
 use super::explanation::instance_place;
+use super::request::Request;
 use super::{ChosenPlace, PlannedNode, Planning, is_instance, profile_of};
 use crate::choice::candidates;
 use crate::fleet::{Fleet, Gpu, User};
@@ -38,8 +40,8 @@ struct OccupiedPlace {
 
 /// Only user of an instance.
 #[derive(Debug, Clone)]
-struct RunningPod<'a> {
-    pod: &'a ClusterPod,
+pub(super) struct RunningPod<'a> {
+    pub(super) pod: &'a ClusterPod,
     place: Place,
     /// GPU slices of its instance.
     slices: u32,
@@ -50,25 +52,29 @@ struct RunningPod<'a> {
 }
 
 impl<'a> Planning<'a> {
-    /// The fewest pods on these nodes whose restart on other nodes makes room for a pod. Of equally many, those whose restart repeats the
-    /// least work. Nothing is allocated.
+    /// The fewest pods on these nodes whose restart on other nodes makes room for a pod, and the change of the node. Of equally many, those
+    /// whose restart repeats the least work. Nodes whose policies carry out proposals come first. Nothing is allocated.
     pub(super) fn defragmentation(
         &self,
         number: usize,
-        resource: &str,
-        nodes: &[usize],
-    ) -> Option<Defragmentation> {
+        request: &Request<'_>,
+        (resource, nodes): (&str, &[usize]),
+    ) -> Option<(Defragmentation, Option<NodeChange>)> {
         let mut places: Vec<OccupiedPlace> = Vec::new();
         for node in nodes {
             places.extend(self.occupied_places(*node, number, resource));
         }
-        places.sort_by_key(|place| (place.instances.len(), place.slices, place.gpu));
+        let mode =
+            |place: &OccupiedPlace| self.nodes.get(place.node).map(|node| node.observed.mode);
+        places.sort_by_key(|place| (mode(place), place.instances.len(), place.slices, place.gpu));
         let examined = places.iter().take(MAX_EXAMINED);
         let examined = examined.filter_map(|place| Some((place, self.users(place)?)));
         let mut examined: Vec<(&OccupiedPlace, Vec<RunningPod<'a>>)> = examined.collect();
-        examined.sort_by_key(|(place, users)| (users.len(), repeated_work(users), place.gpu));
+        examined.sort_by_key(|(place, users)| {
+            (mode(place), users.len(), repeated_work(users), place.gpu)
+        });
         let mut tried = examined.into_iter().take(MAX_TRIED);
-        tried.find_map(|(place, users)| self.restarted(place, users, number))
+        tried.find_map(|(place, users)| self.restarted(place, users, (number, request)))
     }
 
     fn occupied_places(&self, node: usize, number: usize, resource: &str) -> Vec<OccupiedPlace> {
@@ -129,13 +135,13 @@ impl<'a> Planning<'a> {
         })
     }
 
-    /// Instances on other nodes for the users of a place, the largest first; `None` if not all of them fit.
+    /// Instances on other nodes for the users of a place, the largest first, and the change of the node; `None` if not all of them fit.
     fn restarted(
         &self,
         occupied: &OccupiedPlace,
         mut users: Vec<RunningPod<'_>>,
-        number: usize,
-    ) -> Option<Defragmentation> {
+        (number, request): (usize, &Request<'_>),
+    ) -> Option<(Defragmentation, Option<NodeChange>)> {
         for user in &mut users {
             user.nodes = self.other_nodes(&user.pod.requirements, occupied.node);
             if user.nodes.is_empty() {
@@ -161,14 +167,16 @@ impl<'a> Planning<'a> {
         let node = self.nodes.get(occupied.node)?;
         let device = node.device(occupied.gpu)?;
         let (_, geometry) = self.device(occupied.gpu)?;
-        Some(Defragmentation {
+        let found = Defragmentation {
             node: node.cluster.name.clone(),
             device: device.pci.clone(),
             device_name: device.name.clone(),
             instance: instance_place(geometry, &occupied.place)?,
             moves,
             fragmentation: self.fragmentation.of_fleet(&fleet) - before,
-        })
+        };
+        let change = self.eviction(request, &found, (&fleet, &users));
+        Some((found, change))
     }
 
     /// Allocates the best instance on another node to a running pod. Returns the node.

@@ -4,6 +4,7 @@ use octavo_fleet::cluster::{ClusterNode, ClusterPod, ClusterSnapshot, Phase, Pod
 use octavo_model::examples::process;
 use octavo_model::holder::{Holder, HolderDetails, Pod};
 use octavo_model::inventory::{Device, Mig};
+use octavo_policy::{DemandMode, PodEviction};
 
 use super::proposal::{Known, NOW, device, node, observed, only, pod};
 use crate::observed::ObservedNode;
@@ -226,4 +227,70 @@ fn pods_for_which_no_node_is_suitable_do_not_prevent_a_proposal() {
     pending.push(pod("train", 60, &[("3g.40gb", 1)]));
     let report = cluster.with(&pending);
     assert!(report.items.last().unwrap().defragmentation.is_some());
+}
+
+#[test]
+fn change_that_evicts_a_pod_has_its_uid_and_the_instances_afterwards() {
+    let blocked = [(one(0), Some(10)), (one(5), Some(10))];
+    let changes = |change: fn(&mut Cluster)| {
+        let mut cluster = Cluster::new(&[&blocked, &blocked]);
+        for pod in &mut cluster.pods {
+            pod.uid = Some(format!("uid-{}", pod.key.name));
+        }
+        for node in &mut cluster.nodes {
+            node.mode = DemandMode::Act;
+        }
+        change(&mut cluster);
+        let pods = cluster.pods.iter().cloned().chain([pod("train", 60, &[("3g.40gb", 1)])]);
+        let snapshot = ClusterSnapshot::new(cluster.objects.clone(), pods);
+        propose(&snapshot, &cluster.nodes, NOW).changes
+    };
+    let [change] = changes(|_| {}).try_into().unwrap();
+    assert_eq!(change.node, "gpu-0");
+    let text = "create on node gpu-0: 3g.40gb at slice 0 of GPU 0; 1 running pod is evicted";
+    assert_eq!(change.pods, [("team/train".to_owned(), text.to_owned())]);
+    let evicted = PodEviction { pod: "team/run-0-0".to_owned(), uid: "uid-run-0-0".to_owned() };
+    assert_eq!(change.evictions, [evicted]);
+    let Mig::Capable(after) = &change.inventory.devices[0].mig else { panic!("an H100") };
+    let after = after.gpu_instances.iter().map(|one| (one.profile_id, one.placement.start));
+    assert_eq!(after.collect::<Vec<_>>(), [(9, 0), (19, 5)]);
+
+    // A node whose policy carries out proposals comes first.
+    let other = changes(|cluster| cluster.nodes[0].mode = DemandMode::Propose);
+    assert_eq!(other[0].node, "gpu-1");
+    // The other instance must be created, but no policy does it.
+    assert_eq!(changes(|cluster| cluster.nodes[1].mode = DemandMode::Observe), []);
+    // Another pod could have the name of a pod without a UID.
+    assert_eq!(changes(|cluster| cluster.pods.iter_mut().for_each(|pod| pod.uid = None)), []);
+}
+
+#[test]
+fn no_pod_is_evicted_on_a_node_that_changes_for_other_pods() {
+    let blocked = [(one(0), Some(10)), (one(5), Some(10))];
+    let mut cluster = Cluster::new(&[&blocked, &blocked]);
+    for pod in &mut cluster.pods {
+        pod.uid = Some(format!("uid-{}", pod.key.name));
+    }
+    for node in &mut cluster.nodes {
+        node.mode = DemandMode::Act;
+    }
+    let pending = [pod("train", 90, &[("3g.40gb", 1)]), pod("small", 20, &[("1g.10gb", 1)])];
+    for target in ["gpu-0", "gpu-1"] {
+        let mut objects = cluster.objects.clone();
+        objects.iter_mut().for_each(|node| {
+            node.labels.insert("kubernetes.io/hostname".to_owned(), node.name.clone());
+        });
+        let mut pending = pending.clone();
+        let hostname = ("kubernetes.io/hostname".to_owned(), target.to_owned());
+        pending[1].requirements.selector = [hostname].into();
+        let pods = cluster.pods.iter().cloned().chain(pending);
+        let changes = propose(&ClusterSnapshot::new(objects, pods), &cluster.nodes, NOW).changes;
+        let evicting: Vec<&str> = changes
+            .iter()
+            .filter(|change| !change.evictions.is_empty())
+            .map(|change| change.node.as_str())
+            .collect();
+        let expected: &[&str] = if target == "gpu-0" { &[] } else { &["gpu-0"] };
+        assert_eq!(evicting, expected, "{target}: {changes:?}");
+    }
 }

@@ -372,6 +372,7 @@ fn check_changes(plan: &DemandPlan, nodes: &[Vec<Vec<(Known, bool)>>]) {
     let with_change: Vec<&str> = plan.changes.iter().map(|change| change.node.as_str()).collect();
     assert_eq!(with_change, changed.into_iter().collect::<Vec<_>>());
     for change in &plan.changes {
+        assert_eq!(change.evictions, []);
         assert!(!change.pods.is_empty());
         assert!(change.pods.iter().all(|(_, instances)| instances.contains(&change.node)));
         let number: usize = change.node.strip_prefix("gpu-").unwrap().parse().unwrap();

@@ -46,6 +46,8 @@ pub const LAYOUT_LABEL: &str = "octavo.dev/layout";
 pub const LOG_LEVEL_ANNOTATION: &str = "octavo.dev/log-level";
 /// Annotation written by a controller: exact MIG instances of the node, for a layout with the prefix `demand-`.
 pub const INSTANCES_ANNOTATION: &str = "octavo.dev/instances";
+/// Annotation written by a controller: UIDs, separated by commas, of the pods that may be evicted for the layout of [`INSTANCES_ANNOTATION`].
+pub const EVICT_ANNOTATION: &str = "octavo.dev/evict";
 /// Annotation written by users and by policies: drain settings of the agent while the annotation exists.
 pub const DRAIN_ANNOTATION: &str = "octavo.dev/drain";
 /// Annotation written by the agent: status of the node.

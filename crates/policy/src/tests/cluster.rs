@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::{Timestamp, ToSpan};
 use octavo_fleet::cluster::{ClusterNode, LayoutReport, Readiness};
 use octavo_model::reason::Reason;
-use octavo_node::node_object::{INSTANCES_ANNOTATION, demand_layout, is_demand_layout};
+use octavo_node::node_object::{
+    EVICT_ANNOTATION, INSTANCES_ANNOTATION, demand_layout, is_demand_layout,
+};
 use serde_json::{Value, json};
 
 use crate::record::{DRAIN_ANNOTATION, LAYOUT_LABEL, Record};
@@ -31,6 +33,8 @@ pub(super) struct Machine {
     pub(super) fate: Fate,
     /// Annotation `octavo.dev/instances`.
     pub(super) instances: Option<String>,
+    /// Annotation `octavo.dev/evict`.
+    pub(super) evict: Option<String>,
     version: u64,
     age: u32,
 }
@@ -50,6 +54,8 @@ pub(super) struct Cluster {
     pub(super) events: Vec<ChangeEvent>,
     /// Times at which nodes got a layout of demand.
     pub(super) instance_changes: BTreeMap<String, Vec<Timestamp>>,
+    /// Times at which nodes got permission to evict a pod.
+    pub(super) evictions: BTreeMap<String, Vec<Timestamp>>,
     version: u64,
 }
 
@@ -71,6 +77,7 @@ impl Cluster {
             proposals: BTreeMap::new(),
             events: Vec::new(),
             instance_changes: BTreeMap::new(),
+            evictions: BTreeMap::new(),
             version: 1,
         };
         for number in 0..count {
@@ -86,8 +93,8 @@ impl Cluster {
             readiness: Readiness::Ready,
             ..ClusterNode::default()
         };
-        self.machines
-            .insert(name.to_owned(), Machine { node, fate, instances: None, version: 0, age: 0 });
+        let machine = Machine { node, fate, instances: None, evict: None, version: 0, age: 0 };
+        self.machines.insert(name.to_owned(), machine);
     }
 
     /// Creates a policy, or changes its spec.
@@ -186,6 +193,7 @@ impl Cluster {
             match key.as_str() {
                 DRAIN_ANNOTATION => machine.node.drain = value,
                 INSTANCES_ANNOTATION => machine.instances = value,
+                EVICT_ANNOTATION => machine.evict = value,
                 _ => panic!("{key}"),
             }
         }
@@ -199,10 +207,14 @@ impl Cluster {
         // The annotation always belongs to the label.
         let demanded = layout.filter(|layout| is_demand_layout(layout));
         assert_eq!(machine.instances.as_deref().map(demand_layout).as_ref(), demanded, "{name}");
+        assert!(machine.evict.is_none() || demanded.is_some(), "{name}");
         if layout != before.as_ref() {
             machine.age = 0;
             if demanded.is_some() {
                 self.instance_changes.entry(name.to_owned()).or_default().push(self.now);
+                let uids = machine.evict.iter().flat_map(|uids| uids.split(','));
+                let uids = uids.map(|_| self.now);
+                self.evictions.entry(name.to_owned()).or_default().extend(uids);
             }
         }
         if self.is_available(name) {

@@ -1,11 +1,11 @@
 //! Instances for pending pods with crashes, failures, outdated views and random demand.
 
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 use proptest::prelude::*;
 use serde_json::json;
 
 use super::cluster::{Cluster, Controller, Fate};
-use super::demand::{pool, proposal};
+use super::demand::{pool, proposal, with_evictions};
 use crate::PolicyStatus;
 use crate::record::LAYOUT_LABEL;
 
@@ -57,6 +57,8 @@ fn m21_crash_at_any_write_completes_the_change() {
 #[derive(Debug, Clone)]
 enum Action {
     Propose(u8, u8),
+    /// A proposal that evicts this number of pods.
+    ProposeEvictions(u8, u8),
     Forget(u8),
     Work(u32),
     See,
@@ -70,6 +72,7 @@ enum Action {
 fn action() -> impl Strategy<Value = Action> {
     prop_oneof![
         8 => (0..4_u8, 0..3_u8).prop_map(|(node, text)| Action::Propose(node, text)),
+        4 => (0..4_u8, 1..4_u8).prop_map(|(node, count)| Action::ProposeEvictions(node, count)),
         2 => (0..4_u8).prop_map(Action::Forget),
         8 => (1..6_u32).prop_map(Action::Work),
         4 => Just(Action::See),
@@ -81,8 +84,14 @@ fn action() -> impl Strategy<Value = Action> {
     ]
 }
 
-/// Every hour has at most three changes of a node, and two changes are at least two minutes apart.
+/// Every hour has at most three changes of a node and two evictions, and two changes of a node are at least two minutes apart.
 fn check_limits(cluster: &Cluster) {
+    let mut evictions: Vec<Timestamp> = cluster.evictions.values().flatten().copied().collect();
+    evictions.sort_unstable();
+    for three in evictions.windows(3) {
+        let hour = SignedDuration::from_hours(1);
+        assert!(three[2].duration_since(three[0]) >= hour, "{:?}", cluster.evictions);
+    }
     for (node, times) in &cluster.instance_changes {
         for pair in times.windows(2) {
             assert!(
@@ -110,12 +119,18 @@ proptest! {
     ) {
         let mut cluster = pool(4, "Act", &json!({"maxUnavailable": budget, "maxFailures": 100}));
         let (mut leader, mut other) = (Controller::new(&cluster), Controller::new(&cluster));
+        let mut is_status_lost = false;
         for action in actions {
             let name = |node: u8| format!("node-{node:02}");
             match action {
                 Action::Propose(node, text) => {
                     let text = ["1g", "2g", "3g"][usize::from(text)];
                     cluster.proposals.insert(name(node), proposal(text, &name(node)));
+                }
+                Action::ProposeEvictions(node, count) => {
+                    let pods = ["a", "b", "c"];
+                    let evicting = with_evictions(proposal(&format!("{count}g"), &name(node)), &pods[..usize::from(count)]);
+                    cluster.proposals.insert(name(node), evicting);
                 }
                 Action::Forget(node) => drop(cluster.proposals.remove(&name(node))),
                 Action::Work(most) => drop(leader.work(&mut cluster, most)),
@@ -132,11 +147,18 @@ proptest! {
                 }
                 Action::LoseStatus => {
                     cluster.edit("a", |policy| policy.status = PolicyStatus::default());
+                    // The records of deleted nodes are lost too.
+                    is_status_lost = true;
+                    let machines = &cluster.machines;
+                    cluster.evictions.retain(|node, _| machines.contains_key(node));
                     leader = Controller::new(&cluster);
                     other = leader.clone();
                 }
                 Action::Remove(node) => {
                     cluster.machines.remove(&name(node));
+                    if is_status_lost {
+                        cluster.evictions.remove(&name(node));
+                    }
                     cluster.taken_down.remove(&name(node));
                 }
             }
