@@ -3,16 +3,14 @@
 mod change;
 mod defragmentation;
 mod explanation;
+mod obstacle;
 mod request;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use octavo_fleet::cluster::{
-    Amounts, ClusterNode, ClusterPod, ClusterSnapshot, PODS, PlacementObstacle, PodRequirements,
-    Readiness, placement_obstacle,
-};
+use octavo_fleet::cluster::{Amounts, ClusterNode, ClusterPod, ClusterSnapshot, PODS};
 use octavo_model::API_VERSION;
 use octavo_model::resource::ResourceName;
 use octavo_policy::DemandMode;
@@ -50,35 +48,35 @@ pub struct DemandPlan {
 
 /// Proposes instances for the pending pods of the cluster. `now` is in seconds since 1970.
 ///
-/// The pods that have waited longest are planned first, and the largest of those that were created in the same minute, each with the instances of
-/// all pods before it. Instances in use are never destroyed. Nothing is changed.
+/// The pods that have waited longest are planned first, each with the instances of all pods before it. Of the pods that were created in the
+/// same minute, the largest are planned first if more pods get instances then. Instances in use are never destroyed. Nothing is changed.
 pub fn propose(snapshot: &ClusterSnapshot, nodes: &[ObservedNode], now: i64) -> DemandPlan {
     let (pods, recent_pods) = Request::all(snapshot, now);
-    let mut planning = Planning::new((snapshot, now), nodes, &pods);
-    let pods = Request::sort(pods, &planning.fleet);
-    let mut items = Vec::new();
-    for pod in pods.iter().take(MAX_PODS) {
-        if !planning.is_too_costly(pod) {
-            items.push(planning.plan(items.len(), pod));
+    let planning = Planning::new((snapshot, now), nodes, &pods);
+    let [by_age, by_size] = request::orders(&pods, &planning.fleet);
+    let mut plan = planning.clone().plan_all(&by_age);
+    let is_other = |(one, other): (&&Request<'_>, &&Request<'_>)| one.pod.key != other.pod.key;
+    let has_other_order = by_age.iter().zip(&by_size).any(is_other);
+    if has_other_order && plan.placed() < plan.report.items.len() {
+        let other = planning.plan_all(&by_size);
+        if other.placed() > plan.placed() {
+            plan = other;
         }
     }
-    let omitted_pods = pods.len().saturating_sub(items.len());
-    let changes = planning.changes(&items);
-    let report = DemandReport {
-        api_version: API_VERSION.to_owned(),
-        kind: "DemandReport".to_owned(),
-        as_of: String::new(),
-        stale: false,
-        items,
-        omitted_pods,
-        recent_pods,
-        devices: planning.devices(),
-    };
-    DemandPlan { report, changes }
+    plan.report.recent_pods = recent_pods;
+    plan
+}
+
+impl DemandPlan {
+    /// Number of pods for which instances exist or are proposed.
+    fn placed(&self) -> usize {
+        let items = self.report.items.iter();
+        items.filter(|one| one.outcome.known().is_some_and(|outcome| outcome.is_placed())).count()
+    }
 }
 
 /// State of the fleet while pods are planned.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Planning<'a> {
     snapshot: &'a ClusterSnapshot,
     /// Current time in seconds since 1970.
@@ -107,7 +105,7 @@ struct Planning<'a> {
 type KnownChoices = BTreeMap<usize, Result<Choice, Obstacle>>;
 
 /// A node and its devices in MIG mode.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct PlannedNode<'a> {
     observed: &'a ObservedNode,
     cluster: &'a ClusterNode,
@@ -193,6 +191,28 @@ impl<'a> Planning<'a> {
         }
     }
 
+    /// Plans the pods in this order.
+    fn plan_all(mut self, pods: &[&Request<'a>]) -> DemandPlan {
+        let mut items = Vec::new();
+        for pod in pods.iter().take(MAX_PODS) {
+            if !self.is_too_costly(pod) {
+                items.push(self.plan(items.len(), pod));
+            }
+        }
+        let changes = self.changes(&items);
+        let report = DemandReport {
+            api_version: API_VERSION.to_owned(),
+            kind: "DemandReport".to_owned(),
+            as_of: String::new(),
+            stale: false,
+            omitted_pods: pods.len().saturating_sub(items.len()),
+            items,
+            recent_pods: 0,
+            devices: self.devices(),
+        };
+        DemandPlan { report, changes }
+    }
+
     /// Plans one pod, and allocates its instances in the planned fleet.
     fn plan(&mut self, number: usize, request: &Request<'a>) -> PodProposal {
         let mut known = self.known.remove(&request.amounts).unwrap_or_default();
@@ -253,22 +273,6 @@ impl<'a> Planning<'a> {
         }
         let cost = self.fleet.gpus().len().saturating_mul(request.count());
         self.comparisons.saturating_add(cost) > MAX_COMPARISONS
-    }
-
-    /// Returns the obstacle to a pod on a node that does not depend on the instances of the node.
-    fn obstacle(&self, node: &PlannedNode<'_>, requirements: &PodRequirements) -> Option<Obstacle> {
-        let held = self.held.get(node.cluster.name.as_str());
-        if let Some(obstacle) = scheduling_obstacle(requirements, node.cluster) {
-            return Some(obstacle);
-        }
-        if node.observed.is_stale {
-            return Some(Obstacle::Stale);
-        }
-        if !node.observed.are_users_known {
-            return Some(Obstacle::Unknown);
-        }
-        let has_room = has_other_resources(requirements, node.cluster, held);
-        (!has_room).then_some(Obstacle::OtherResources)
     }
 
     /// Chooses the best instances for a pod on a node. The result holds until the instances of the node or a reservation change.
@@ -413,33 +417,6 @@ impl PlannedNode<'_> {
     fn device(&self, gpu: usize) -> Option<&ObservedDevice> {
         self.devices.get(gpu.checked_sub(self.first)?)
     }
-}
-
-/// Returns the obstacle for which the scheduler does not place a pod on a node, whatever is free.
-fn scheduling_obstacle(wants: &PodRequirements, node: &ClusterNode) -> Option<Obstacle> {
-    match placement_obstacle(wants, node) {
-        Some(PlacementObstacle::Cordoned) => Some(Obstacle::Unschedulable),
-        Some(PlacementObstacle::Tainted(_)) => Some(Obstacle::Tainted),
-        Some(PlacementObstacle::Selector(_) | PlacementObstacle::Affinity) => {
-            Some(Obstacle::NotSelected)
-        }
-        None if node.readiness != Readiness::Ready => Some(Obstacle::Unschedulable),
-        None => None,
-    }
-}
-
-/// Returns whether everything that the pod requests besides MIG instances is free on the node.
-fn has_other_resources(
-    wants: &PodRequirements,
-    node: &ClusterNode,
-    held: Option<&Amounts>,
-) -> bool {
-    let mut others = wants.amounts.iter().filter(|(name, _)| !is_instance(name));
-    let has_free = |name: &str, count: u64| {
-        let held = held.map_or(0, |held| held.get(name));
-        node.allocatable.get(name).saturating_sub(held) >= count
-    };
-    others.all(|(name, count)| has_free(name, count)) && has_free(PODS, 1)
 }
 
 /// Places all instances of a pod on the devices of one node, the largest first, each at the best place. Returns the sum of the scores and of

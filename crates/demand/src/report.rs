@@ -245,6 +245,11 @@ impl Outcome {
         self.into()
     }
 
+    /// Returns whether the pod gets instances that exist or can be created.
+    pub(crate) fn is_placed(self) -> bool {
+        matches!(self, Self::Available | Self::Create | Self::Replace)
+    }
+
     /// Its rating.
     pub fn tone(self) -> Tone {
         match self {

@@ -4,6 +4,7 @@
 mod cluster;
 mod demand;
 mod demand_random;
+mod evictions;
 mod members;
 mod random;
 mod rules;

@@ -8,20 +8,20 @@ use octavo_kube::evict::EvictionHandle;
 use octavo_model::id::PciAddress;
 use octavo_model::reason::Reason;
 use octavo_node::node_object::drain::{
-    Drain, DrainInputs, DrainOutcome, DrainStatus, PodRequests, Policy,
+    Drain, DrainInputs, DrainOutcome, DrainStatus, PodRequests, Policy, Scope,
 };
 use octavo_node::node_object::event_deduplicator::Event;
 use octavo_node::node_object::operands::{CLIENT_LABELS, PAUSED, RUNNING};
 use octavo_node::node_object::{
-    Compat, DRAIN_ANNOTATION, LAYOUT_LABEL, ObservedNode, REPARTITIONING_TAINT, TAINT_EFFECT,
-    is_demand_layout,
+    Compat, DRAIN_ANNOTATION, EVICT_ANNOTATION, LAYOUT_LABEL, ObservedNode, REPARTITIONING_TAINT,
+    TAINT_EFFECT, is_demand_layout,
 };
 use octavo_planner::reconcile::NodeLayoutStatus;
 use octavo_toolkit::error::chain;
 use tracing::info;
 
 use crate::observation_log::log_by_severity;
-use crate::settings::parse_drain;
+use crate::settings::{DEFAULT_DRAIN_TIMEOUT, parse_drain};
 
 /// Maximum length of an invalid annotation in a message, in characters.
 const MAX_SHOWN_CHARS: usize = 64;
@@ -106,7 +106,8 @@ impl DrainController {
             let outcome = self.drain.as_mut().map(Drain::rest).unwrap_or_default();
             return self.take_result(outcome, None);
         };
-        let (policy, invalid) = self.policy(seen.view);
+        let evictable = demand_evictions(seen.view);
+        let (policy, invalid) = self.policy(seen.view, evictable.is_some());
         let Some(policy) = policy else {
             let outcome = self.drain.take().map(|mut drain| drain.rest()).unwrap_or_default();
             return self.take_result(outcome, invalid);
@@ -121,17 +122,25 @@ impl DrainController {
                 pod_observations: &results,
                 pauses_operands: self.pauses_operands && has_operands(seen.view),
                 is_tainted: is_tainted(seen.view),
+                evictable: evictable.as_ref(),
             },
         );
         self.take_result(outcome, invalid)
     }
 
     /// Returns the current policy, and an event if the Node has a new annotation that is invalid. The settings apply then.
-    fn policy(&mut self, view: &ObservedNode) -> (Option<Policy>, Option<Event>) {
-        // Running pods take precedence over instances for pending pods.
-        if view.labels.get(LAYOUT_LABEL).is_some_and(|layout| is_demand_layout(layout)) {
+    fn policy(
+        &mut self,
+        view: &ObservedNode,
+        has_evictions: bool,
+    ) -> (Option<Policy>, Option<Event>) {
+        // Running pods take precedence over instances for pending pods, except those that the change names.
+        if has_demand_layout(view) {
             self.requested = None;
-            return (None, None);
+            let drain = view.annotations.get(DRAIN_ANNOTATION).map(|text| parse_drain(text));
+            let is_forbidden = matches!(drain, Some(Ok(None)));
+            let policy = Policy { scope: Scope::Affected, deadline: DEFAULT_DRAIN_TIMEOUT };
+            return ((has_evictions && !is_forbidden).then_some(policy), None);
         }
         let Some(text) = view.annotations.get(DRAIN_ANNOTATION) else {
             self.requested = None;
@@ -188,6 +197,17 @@ impl DrainController {
     }
 }
 
+fn has_demand_layout(view: &ObservedNode) -> bool {
+    view.labels.get(LAYOUT_LABEL).is_some_and(|layout| is_demand_layout(layout))
+}
+
+/// UIDs of the pods that may be evicted for the exact instances of the Node; `None` without any.
+fn demand_evictions(view: &ObservedNode) -> Option<BTreeSet<String>> {
+    let text = view.annotations.get(EVICT_ANNOTATION).filter(|_| has_demand_layout(view))?;
+    let uids = text.split(',').map(str::trim).filter(|uid| !uid.is_empty());
+    Some(uids.map(str::to_owned).collect())
+}
+
 /// Returns whether operands run on the Node that hold GPUs, or would if the agent had not paused them.
 fn has_operands(view: &ObservedNode) -> bool {
     let ours = |value: &String| [RUNNING, PAUSED].contains(&value.as_str());
@@ -205,7 +225,7 @@ pub(super) fn is_tainted(view: &ObservedNode) -> bool {
 mod tests {
     use octavo_model::holder::{self, Holder, HolderDetails};
     use octavo_node::node_object::Taint;
-    use octavo_node::node_object::drain::{Pod, PodId, PodObservations, Scope};
+    use octavo_node::node_object::drain::{Pod, PodId, PodObservations};
     use octavo_planner::reconcile::DeviceLayoutStatus;
     use octavo_toolkit::desired;
 
@@ -298,6 +318,50 @@ mod tests {
         assert_eq!(step(Some("all")), (Vec::new(), false));
         assert_eq!(step(Some("node")), (Vec::new(), true));
         assert_eq!(step(None), (Vec::new(), false));
+    }
+
+    #[test]
+    fn pods_are_evicted_for_exact_instances_only_if_the_node_names_them() {
+        let status = blocked();
+        let evicted = |layout: &str, annotations: &[(&str, &str)]| {
+            let (evictions, mut evictor): (EvictionHandle, _) = desired::channel();
+            let mut draining = DrainController::new(None, Compat::None, evictions);
+            let taint = Taint {
+                key: REPARTITIONING_TAINT.to_owned(),
+                value: None,
+                effect: "NoSchedule".to_owned(),
+                added: None,
+            };
+            let annotations = annotations.iter().map(|(key, text)| ((*key).into(), (*text).into()));
+            let view = ObservedNode {
+                labels: [(LAYOUT_LABEL.to_owned(), layout.to_owned())].into(),
+                annotations: annotations.collect(),
+                taints: vec![taint],
+                ..ObservedNode::default()
+            };
+            evictor.observed.send_replace(PodObservations {
+                pods: Some(vec![Pod {
+                    id: notebook(),
+                    controller: Some("StatefulSet".to_owned()),
+                    ..Pod::default()
+                }]),
+                ..PodObservations::default()
+            });
+            let seen = DrainObservation { view: &view, status: &status, is_current: true };
+            let mut result = DrainResult::default();
+            for second in 0..2 {
+                result = draining.step(Duration::from_secs(second), Some(seen));
+            }
+            (result.is_tainted, evictor.latest().evict.len())
+        };
+        let layout = "demand-1";
+        assert_eq!(evicted(layout, &[]), (false, 0));
+        assert_eq!(evicted(layout, &[(DRAIN_ANNOTATION, "affected")]), (false, 0));
+        assert_eq!(evicted(layout, &[(EVICT_ANNOTATION, "0, 1")]), (true, 1));
+        assert_eq!(evicted(layout, &[(EVICT_ANNOTATION, "0,2")]), (false, 0));
+        let both = [(EVICT_ANNOTATION, "1"), (DRAIN_ANNOTATION, "never")];
+        assert_eq!(evicted(layout, &both), (false, 0));
+        assert_eq!(evicted("night", &[(EVICT_ANNOTATION, "1")]), (false, 0));
     }
 
     #[test]

@@ -21,8 +21,8 @@ use octavo_settings::{EarlyExit, parse};
 use octavo_toolkit::log::LogSettings;
 
 use self::cluster::ClusterArgs;
-pub(crate) use self::cluster::parse_drain;
 pub use self::cluster::{Cleanup, ClusterSettings, DrainAnnotationError};
+pub(crate) use self::cluster::{DEFAULT_DRAIN_TIMEOUT, parse_drain};
 pub use self::dra::DraSettings;
 pub use self::partitioning::PartitioningSettings;
 pub use self::publishing::{LabelSink, PublishingSettings, Schedule};

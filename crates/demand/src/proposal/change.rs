@@ -1,11 +1,11 @@
 //! Changes of nodes: all instances that a node has after the proposals.
 
+use octavo_fleet::cluster::ClusterPod;
 use octavo_model::inventory::{ComputeInstance, Device, GpuInstance, Inventory, Mig, MigState};
 
 use octavo_model::text::count_noun;
 use octavo_policy::{DemandMode, PodEviction};
 
-use super::defragmentation::RunningPod;
 use super::request::Request;
 use super::{PlannedNode, Planning};
 use crate::fleet::{Fleet, Gpu};
@@ -54,7 +54,7 @@ impl Planning<'_> {
         &self,
         request: &Request<'_>,
         found: &Defragmentation,
-        (fleet, users): (&Fleet, &[RunningPod<'_>]),
+        (fleet, pods): (&Fleet, &[&ClusterPod]),
     ) -> Option<NodeChange> {
         let node = self.nodes.iter().find(|node| node.cluster.name == found.node)?;
         // Otherwise, an evicted pod would wait for its new instance.
@@ -66,15 +66,15 @@ impl Planning<'_> {
         if !found.moves.iter().all(is_available) {
             return None;
         }
-        let evictions = users.iter().map(|user| {
-            Some(PodEviction { pod: user.pod.key.to_string(), uid: user.pod.uid.clone()? })
-        });
+        let evictions = pods
+            .iter()
+            .map(|pod| Some(PodEviction { pod: pod.key.to_string(), uid: pod.uid.clone()? }));
         let text = format!(
             "create on node {}: {} of {}; {} evicted",
             found.node,
             found.instance.describe(),
             found.device_name,
-            count_noun(users.len(), "running pod is", "running pods are"),
+            count_noun(pods.len(), "running pod is", "running pods are"),
         );
         Some(NodeChange {
             node: found.node.clone(),

@@ -40,8 +40,8 @@ struct OccupiedPlace {
 
 /// Only user of an instance.
 #[derive(Debug, Clone)]
-pub(super) struct RunningPod<'a> {
-    pub(super) pod: &'a ClusterPod,
+struct RunningPod<'a> {
+    pod: &'a ClusterPod,
     place: Place,
     /// GPU slices of its instance.
     slices: u32,
@@ -175,7 +175,8 @@ impl<'a> Planning<'a> {
             moves,
             fragmentation: self.fragmentation.of_fleet(&fleet) - before,
         };
-        let change = self.eviction(request, &found, (&fleet, &users));
+        let pods: Vec<&ClusterPod> = users.iter().map(|user| user.pod).collect();
+        let change = self.eviction(request, &found, (&fleet, &pods));
         Some((found, change))
     }
 

@@ -36,6 +36,34 @@ pub(super) fn is_instance(resource: &str) -> bool {
     matches!(Shape::from_resource(resource, None), Shape::Mig(_))
 }
 
+/// Two orders of the requests. In both, the pods of an earlier minute come first, and pods of unknown age last. In the first one, the pods of a
+/// minute are ordered by age, and in the second one by size, because the instances of small pods can take the only places of large ones.
+pub(super) fn orders<'r, 'a>(all: &'r [Request<'a>], fleet: &Fleet) -> [Vec<&'r Request<'a>>; 2] {
+    let minute = |one: &Request<'_>| {
+        let minute = one.pod.created_at.map(|at| at.div_euclid(60));
+        (minute.is_none(), minute)
+    };
+    let mut by_age: Vec<&Request<'a>> = all.iter().collect();
+    let mut by_size = by_age.clone();
+    by_age.sort_by_cached_key(|one| (minute(one), Reverse(one.age), &one.pod.key));
+    by_size.sort_by_cached_key(|one| {
+        (minute(one), Reverse(one.size(fleet)), Reverse(one.age), &one.pod.key)
+    });
+    [by_age, by_size].map(namespaces_in_turn)
+}
+
+/// Moves the pods behind the others that their namespaces have beyond a limit.
+fn namespaces_in_turn<'r, 'a>(all: Vec<&'r Request<'a>>) -> Vec<&'r Request<'a>> {
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    let (mut first, further): (Vec<_>, Vec<_>) = all.into_iter().partition(|one| {
+        let count = counts.entry(one.pod.key.namespace.as_str()).or_default();
+        *count = count.saturating_add(1);
+        *count <= PODS_FIRST
+    });
+    first.extend(further);
+    first
+}
+
 impl<'a> Request<'a> {
     /// The requests of all pending pods that are old enough, and the number of younger pods.
     pub(super) fn all(snapshot: &'a ClusterSnapshot, now: i64) -> (Vec<Self>, usize) {
@@ -43,23 +71,6 @@ impl<'a> Request<'a> {
         let (all, recent): (Vec<Self>, Vec<Self>) =
             pods.partition(|pod| pod.age.is_none_or(|age| age >= MIN_AGE_SECONDS));
         (all, recent.len())
-    }
-
-    /// Sorts requests: the pods that have waited longest come first, pods of unknown age last. Of the pods that were created in the same
-    /// minute, often together, the largest come first, because the instances of the others can take their only places.
-    pub(super) fn sort(mut all: Vec<Self>, fleet: &Fleet) -> Vec<Self> {
-        all.sort_by_cached_key(|one| {
-            let minute = one.pod.created_at.map(|at| at.div_euclid(60));
-            (minute.is_none(), minute, Reverse(one.size(fleet)), Reverse(one.age), &one.pod.key)
-        });
-        let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-        let (mut first, further): (Vec<Self>, Vec<Self>) = all.into_iter().partition(|one| {
-            let count = counts.entry(one.pod.key.namespace.as_str()).or_default();
-            *count = count.saturating_add(1);
-            *count <= PODS_FIRST
-        });
-        first.extend(further);
-        first
     }
 
     fn new(pod: &'a ClusterPod, now: i64) -> Option<Self> {

@@ -386,6 +386,7 @@ mod tests {
             taints: vec![taint.clone()],
             drain: None,
             changes: Vec::new(),
+            evictions: Vec::new(),
             withdrawn: None,
         };
         let labels =

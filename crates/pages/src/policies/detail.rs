@@ -309,7 +309,7 @@ impl ChangeRow {
             node: printable(&change.node),
             since: format_time(change.since),
             pods: change.pods.iter().map(|pod| printable(pod)).collect(),
-            lines: change.lines().into_iter().map(printable).collect(),
+            lines: change.lines().iter().map(|line| printable(line)).collect(),
         }
     }
 }

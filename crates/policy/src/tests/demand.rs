@@ -7,11 +7,10 @@ use super::cluster::{Cluster, Controller, Fate, spec};
 use crate::record::LAYOUT_LABEL;
 use crate::validation::problems;
 use crate::{
-    ApprovalError, ChangeEvent, NodeProposal, PodEviction, PolicySpec, PolicyState, approvable,
-    approval,
+    ApprovalError, ChangeEvent, NodeProposal, PolicySpec, PolicyState, approvable, approval,
 };
 
-const NODE: &str = "node-00";
+pub(super) const NODE: &str = "node-00";
 
 pub(super) fn demand(mode: &str, rollout: &Value) -> Value {
     json!({
@@ -31,14 +30,6 @@ pub(super) fn proposal(instances: &str, pod: &str) -> NodeProposal {
     }
 }
 
-/// A proposal that evicts these pods.
-pub(super) fn with_evictions(proposal: NodeProposal, pods: &[&str]) -> NodeProposal {
-    let evictions = pods
-        .iter()
-        .map(|pod| PodEviction { pod: format!("other/{pod}"), uid: format!("uid-{pod}") });
-    NodeProposal { evictions: evictions.collect(), ..proposal }
-}
-
 /// A pool whose nodes have the record of the policy, but no layout.
 pub(super) fn pool(nodes: u32, mode: &str, rollout: &Value) -> Cluster {
     let mut cluster = Cluster::new(nodes);
@@ -50,7 +41,7 @@ pub(super) fn pool(nodes: u32, mode: &str, rollout: &Value) -> Cluster {
 }
 
 /// Lets a controller with a current view work for this many minutes.
-fn run(cluster: &mut Cluster, minutes: u32) {
+pub(super) fn run(cluster: &mut Cluster, minutes: u32) {
     for _minute in 0..minutes {
         let mut controller = Controller::new(cluster);
         while controller.work(cluster, u32::MAX) > 0 {
@@ -60,7 +51,7 @@ fn run(cluster: &mut Cluster, minutes: u32) {
     }
 }
 
-fn layout(cluster: &Cluster, node: &str) -> Option<String> {
+pub(super) fn layout(cluster: &Cluster, node: &str) -> Option<String> {
     cluster.machines[node].node.labels.get(LAYOUT_LABEL).cloned()
 }
 
@@ -160,68 +151,6 @@ fn m21_every_change_has_events() {
         assert_eq!(texts[..2], ["policy a: waits for approval: create 3g", "policy a: create 3g"]);
         assert!(texts[2].starts_with("policy a: node node-00: "), "{texts:?}");
     }
-}
-
-#[test]
-fn m21_pods_are_evicted_within_the_budget_only() {
-    let mut cluster = pool(3, "Act", &json!({"maxUnavailable": 3}));
-    let proposals =
-        [("node-00", vec!["a", "b"]), ("node-01", vec!["c"]), ("node-02", vec!["d", "e", "f"])];
-    for (node, pods) in &proposals {
-        let evicting = with_evictions(proposal(&format!("{node} 3g"), node), pods);
-        cluster.proposals.insert((*node).to_owned(), evicting);
-    }
-    run(&mut cluster, 4);
-    let evicted = |cluster: &Cluster| -> Vec<Option<String>> {
-        cluster.machines.values().map(|machine| machine.evict.clone()).collect()
-    };
-    assert_eq!(evicted(&cluster), [Some("uid-a,uid-b".to_owned()), None, None]);
-    let status = cluster.policies["a"].status.clone();
-    assert!(status.waits_for.unwrap().contains("limits of spec.demand"));
-    let [waiting] = status.changes.as_slice() else { panic!("{:?}", status.changes) };
-    assert_eq!(waiting.lines(), ["team/node-01: create node-01 3g", "evicts other/c"]);
-    let of_evicted = cluster.events.iter().flat_map(|event| &event.pods);
-    let of_evicted = of_evicted.filter(|(pod, _)| pod == "other/a");
-    let texts: Vec<&str> = of_evicted.map(|(_, text)| text.as_str()).collect();
-    assert_eq!(
-        texts,
-        ["policy a: is evicted, because a pending pod needs its place on node node-00"]
-    );
-    // The next change has no evictions.
-    cluster.proposals.insert(NODE.to_owned(), proposal("2g", "other"));
-    run(&mut cluster, 55);
-    assert_eq!(evicted(&cluster), [const { None }; 3]);
-    run(&mut cluster, 10);
-    // The third proposal exceeds the budget of an hour.
-    assert_eq!(evicted(&cluster), [None, Some("uid-c".to_owned()), None]);
-    cluster.edit("a", |policy| policy.is_deleting = true);
-    cluster.settle();
-    assert_eq!(evicted(&cluster), [const { None }; 3]);
-}
-
-/// A node is tainted while its agent evicts pods, so no proposal contains it.
-#[test]
-fn m21_change_that_evicts_pods_is_withdrawn_at_its_deadline_only() {
-    let mut cluster = pool(1, "Act", &json!({"nodeDeadline": "15m"}));
-    cluster.machines.get_mut(NODE).unwrap().fate = Fate::Blocks;
-    cluster.proposals.insert(NODE.to_owned(), with_evictions(proposal("3g", "train"), &["a"]));
-    run(&mut cluster, 4);
-    cluster.proposals.clear();
-    run(&mut cluster, 8);
-    assert_eq!(cluster.machines[NODE].evict.as_deref(), Some("uid-a"));
-    run(&mut cluster, 8);
-    assert_eq!((layout(&cluster, NODE), &cluster.machines[NODE].evict), (None, &None));
-}
-
-#[test]
-fn m21_no_pod_is_evicted_by_default() {
-    let mut cluster = pool(1, "Act", &json!({}));
-    let mut without = demand("Act", &json!({}));
-    without["demand"].as_object_mut().unwrap().remove("evictionsPerHour");
-    cluster.apply("a", without);
-    cluster.proposals.insert(NODE.to_owned(), with_evictions(proposal("3g", "train"), &["a"]));
-    run(&mut cluster, 10);
-    assert_eq!((layout(&cluster, NODE), cluster.policies["a"].status.changes.len()), (None, 0));
 }
 
 /// The event of a pod names no pod of another namespace, and a proposal that grows has no second event for a pod.

@@ -5,7 +5,8 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::cluster::{Cluster, Controller, Fate};
-use super::demand::{pool, proposal, with_evictions};
+use super::demand::{pool, proposal};
+use super::evictions::with_evictions;
 use crate::PolicyStatus;
 use crate::record::LAYOUT_LABEL;
 

@@ -16,7 +16,7 @@ use thiserror::Error;
 use super::{LabelSink, usage};
 
 /// Default time limit of a drain.
-const DEFAULT_DRAIN_TIMEOUT: Duration = Duration::from_mins(10);
+pub(crate) const DEFAULT_DRAIN_TIMEOUT: Duration = Duration::from_mins(10);
 /// Minimum time limit: less is too short for a pod to terminate.
 const MIN_DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::super::nodes::{Nodes, root};
 use super::sharing::{INSTALL, SHELL};
-use super::site::{H100, Site, VERSION, figure, values_with_layouts};
+use super::site::{A100, H100, Site, VERSION, figure, values_with_layouts};
 
 /// Values of an administrator who lets a policy change instances.
 fn demand() -> Value {
@@ -16,7 +16,23 @@ fn demand() -> Value {
     let agent = values["agent"].as_object_mut().unwrap();
     agent.insert("sharing".to_owned(), json!({"mode": "embedded"}));
     agent.insert("usage".to_owned(), json!({"interval": "1s", "hostPID": true}));
+    agent.insert("drain".to_owned(), json!({"allowPolicies": true}));
     values
+}
+
+/// A policy for the H100 that carries out proposals.
+fn policy(evictions_per_hour: u32) -> String {
+    let policy = json!({
+        "apiVersion": "octavo.dev/v1alpha1", "kind": "AcceleratorPolicy", "metadata": {"name": "demand"},
+        "spec": {
+            "nodeSelector": {"matchLabels": {"kubernetes.io/hostname": H100}},
+            "demand": {
+                "mode": "Act", "hold": "1s", "changesPerHour": 60,
+                "evictionsPerHour": evictions_per_hour,
+            },
+        },
+    });
+    policy.to_string()
 }
 
 /// A pod with an instance that prints its UUID and keeps running.
@@ -43,15 +59,10 @@ async fn m21_pending_pods_of_three_profiles_run_on_instances_that_a_policy_creat
     site.reader.set_values(&demand());
     site.reader.run_commands(INSTALL, H100);
     let tools = ["/bin/sh", "/bin/sleep"].map(|path| (Path::new(path), path));
-    site.image(H100, SHELL, root(&tools).path(), &["/bin/sh"]);
-    let policy = json!({
-        "apiVersion": "octavo.dev/v1alpha1", "kind": "AcceleratorPolicy", "metadata": {"name": "demand"},
-        "spec": {
-            "nodeSelector": {"matchLabels": {"kubernetes.io/hostname": H100}},
-            "demand": {"mode": "Act", "hold": "1s"},
-        },
-    });
-    api.apply(&policy.to_string());
+    for node in [A100, H100] {
+        site.image(node, SHELL, root(&tools).path(), &["/bin/sh"]);
+    }
+    api.apply(&policy(0));
 
     let namespace = api.namespace();
     api.await_account(&namespace);
@@ -93,8 +104,61 @@ async fn m21_pending_pods_of_three_profiles_run_on_instances_that_a_policy_creat
         events.contains(&format!("{namespace}/second: create")) && events.contains("destroy idle")
     });
     figure(&events());
+    api.kubectl(&["delete", "pods", "--all", "-n", &namespace]);
+    running_pod_makes_room(&site, &namespace);
     api.kubectl(&["delete", "namespace", &namespace, "--timeout=120s"]);
     api.kubectl(&["delete", "acceleratorpolicy", "demand", "--timeout=120s"]);
     site.reader.run_block("operations/upgrade.md", "uninstall", H100);
     site.is_restored();
+}
+
+/// A pod that can run on another node is evicted for a pending pod that cannot.
+fn running_pod_makes_room(site: &Site, namespace: &str) {
+    let api = site.api();
+    let mut template = pod(namespace, "web", "1g.10gb");
+    template["metadata"] = json!({"labels": {"app": "web"}});
+    let replica_set = json!({
+        "apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": "web", "namespace": namespace},
+        "spec": {
+            "replicas": 1, "selector": {"matchLabels": {"app": "web"}},
+            "template": {"metadata": template["metadata"], "spec": template["spec"]},
+        },
+    });
+    api.create(&replica_set);
+    let ready = "--for=jsonpath={.status.readyReplicas}=1";
+    api.kubectl(&["wait", "replicaset", "web", ready, "--timeout=180s", "-n", namespace]);
+    let web = || site.get(&["pods", "-n", namespace, "--selector=app=web"])["items"].clone();
+    let first = web();
+    assert_eq!(first[0]["spec"]["nodeName"], H100);
+    api.kubectl(&["label", "node", A100, "octavo.dev/layout=first-small"]);
+    let seven = r"--for=jsonpath={.status.allocatable.nvidia\.com/mig-1g\.10gb}=7";
+    api.kubectl(&["wait", "node", A100, seven, "--timeout=180s"]);
+
+    let mut whole = pod(namespace, "whole", "7g.80gb");
+    whole["spec"]["nodeSelector"] = json!({"kubernetes.io/hostname": H100});
+    api.create(&whole);
+    let unschedulable = "--for=condition=PodScheduled=false";
+    api.kubectl(&["wait", "pod", "whole", unschedulable, "--timeout=180s", "-n", namespace]);
+    api.apply(&policy(1));
+    let waited =
+        ["wait", "pod", "whole", "--for=condition=Ready", "--timeout=180s", "-n", namespace];
+    let waited = api.try_kubectl(&waited);
+    let described = || {
+        let pods = api.kubectl(&["describe", "pods", "-n", namespace]);
+        let policies = api.kubectl(&["get", "acceleratorpolicies", "-o", "yaml"]);
+        pods + &policies + &api.kubectl(&["describe", "node", H100])
+    };
+    assert!(waited.status.success(), "{}", described());
+    api.kubectl(&["wait", "replicaset", "web", ready, "--timeout=180s", "-n", namespace]);
+    site.until("the other pod", || web().as_array().is_some_and(|all| all.len() == 1));
+    let second = web();
+    assert_eq!(second[0]["spec"]["nodeName"], A100);
+    let evicted = first[0]["metadata"]["name"].as_str().unwrap();
+    let selector =
+        format!("--field-selector=involvedObject.name={evicted},reason=InstancesChanging");
+    let events = api.kubectl(&["get", "events", "-n", namespace, &selector]);
+    assert!(events.contains("is evicted, because a pending pod needs its place"), "{events}");
+    let status = site.get(&["acceleratorpolicy", "demand"]);
+    assert_eq!(status["status"]["failures"], Value::Null, "{status}");
+    api.kubectl(&["label", "node", A100, "octavo.dev/layout-"]);
 }

@@ -60,11 +60,10 @@ pub(super) fn is_requested(status: &NodeLayoutStatus) -> bool {
 impl<'a> Blockers<'a> {
     pub(super) fn new(facts: &DrainInputs<'a>) -> Self {
         let mut blockers = Self::default();
-        let pods = facts.pod_observations.pods.as_deref();
         for device in &facts.status.devices {
             if is_held(device) {
                 blockers.is_held = true;
-                blockers.add_device(device, pods, facts.pauses_operands);
+                blockers.add_device(device, facts);
             } else {
                 blockers.is_unfinished |= is_one_of(device, [Reason::Pending, Reason::NeedsReset]);
             }
@@ -76,17 +75,12 @@ impl<'a> Blockers<'a> {
         blockers
     }
 
-    fn add_device(
-        &mut self,
-        device: &DeviceLayoutStatus,
-        pods: Option<&'a [Pod]>,
-        pauses_operands: bool,
-    ) {
-        let stands: Vec<HolderClass<'a>> = device
-            .holders
-            .iter()
-            .map(|holder| classify(pods, holder, pauses_operands && is_client(device, holder)))
-            .collect();
+    fn add_device(&mut self, device: &DeviceLayoutStatus, facts: &DrainInputs<'a>) {
+        let classify = |holder| {
+            let is_paused = facts.pauses_operands && is_client(device, holder);
+            classify(facts, holder, is_paused)
+        };
+        let stands: Vec<HolderClass<'a>> = device.holders.iter().map(classify).collect();
         let is_clear = !stands.iter().any(|one| matches!(one, HolderClass::Stays(_)));
         let is_known = !stands.iter().any(|one| matches!(one, HolderClass::Unlisted(_)));
         let mut goes = false;
@@ -210,7 +204,8 @@ fn is_client(device: &DeviceLayoutStatus, holder: &Holder) -> bool {
     device.is_held && !holder.is_kubelet_allocation()
 }
 
-fn classify<'a>(pods: Option<&'a [Pod]>, holder: &Holder, is_paused: bool) -> HolderClass<'a> {
+fn classify<'a>(facts: &DrainInputs<'a>, holder: &Holder, is_paused: bool) -> HolderClass<'a> {
+    let pods = facts.pod_observations.pods.as_deref();
     let known = match find_pod(pods.unwrap_or_default(), holder) {
         HolderPod::Pod(known) => known,
         HolderPod::Unlisted => return HolderClass::Unlisted(unlisted(holder, pods.is_some())),
@@ -230,6 +225,10 @@ fn classify<'a>(pods: Option<&'a [Pod]>, holder: &Holder, is_paused: bool) -> Ho
         _ if known.is_finished => {
             HolderClass::Other(pod(&name, "has ended, but the kubelet has not removed it yet"))
         }
+        None if !known.is_ending && !may_be_evicted(facts, known) => HolderClass::Stays(pod(
+            &name,
+            "the change of the instances does not permit to evict it",
+        )),
         None => HolderClass::MayGo(known),
         Some(EvictionExemption::DaemonSet) if is_paused => HolderClass::Other(pod(
             &name,
@@ -237,6 +236,11 @@ fn classify<'a>(pods: Option<&'a [Pod]>, holder: &Holder, is_paused: bool) -> Ho
         )),
         Some(exemption) => HolderClass::Stays(pod(&name, exemption.reason())),
     }
+}
+
+/// Returns true unless the inputs name other pods only.
+fn may_be_evicted(facts: &DrainInputs<'_>, pod: &Pod) -> bool {
+    facts.evictable.is_none_or(|uids| uids.contains(&pod.id.uid))
 }
 
 fn unlisted(holder: &Holder, is_listed: bool) -> Blocker {

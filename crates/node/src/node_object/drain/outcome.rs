@@ -177,6 +177,8 @@ pub struct DrainInputs<'a> {
     pub pauses_operands: bool,
     /// True if the taint was observed on the Node.
     pub is_tainted: bool,
+    /// UIDs of the only pods that may be evicted; `None` if every pod may be.
+    pub evictable: Option<&'a BTreeSet<String>>,
 }
 
 /// State of the node's pods according to the API server.

@@ -131,6 +131,7 @@ fn facts<'a>(
         pod_observations: observations,
         pauses_operands: false,
         is_tainted,
+        evictable: None,
     }
 }
 
