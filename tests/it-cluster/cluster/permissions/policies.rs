@@ -84,7 +84,9 @@ async fn aggregator_with_policies_changes_layout_and_recorded_labels_and_taints_
     let agent = cluster.agent("agent-b").await;
     let record = node(json!({"metadata": {"annotations": {"octavo.dev/policy": "{}"}}}));
     let instances = node(json!({"metadata": {"annotations": {"octavo.dev/instances": "{}"}}}));
-    for (what, change) in [("a record", &record), ("instances", &instances)] {
+    let evict = node(json!({"metadata": {"annotations": {"octavo.dev/evict": "uid"}}}));
+    for (what, change) in [("a record", &record), ("instances", &instances), ("evictions", &evict)]
+    {
         let denied = DeniedByPolicy("not allowed to change these annotations");
         agent.expect(what, change, denied).await;
     }
@@ -128,6 +130,11 @@ fn denials() -> Vec<(&'static str, ApiRequest, Verdict)> {
             node(json!({"metadata": {"annotations": {"octavo.dev/instances": "{}"}}})),
             annotations,
         ),
+        (
+            "evictions without recorded instances",
+            node(json!({"metadata": {"annotations": {"octavo.dev/evict": "uid"}}})),
+            annotations,
+        ),
         ("a cordon", node(json!({"spec": {"unschedulable": true}})), spec),
         ("finalizers go", node(json!({"metadata": {"finalizers": null}})), owners),
         ("owners go", node(json!({"metadata": {"ownerReferences": null}})), owners),
@@ -159,8 +166,10 @@ fn own_changes() -> Vec<(&'static str, ApiRequest, Verdict)> {
         "spec": {"taints": [taints[0], taints[1], taints[2]]},
     });
     let demand = r#"{"layout":"demand-cbf29ce484"}"#;
-    let instances = json!({"octavo.dev/policy": demand, "octavo.dev/instances": ""});
-    let without = json!({"octavo.dev/policy": null, "octavo.dev/instances": null});
+    let instances =
+        json!({"octavo.dev/policy": demand, "octavo.dev/instances": "", "octavo.dev/evict": "uid"});
+    let without =
+        json!({"octavo.dev/policy": null, "octavo.dev/instances": null, "octavo.dev/evict": null});
     let annotations = |values: Value| node(json!({"metadata": {"annotations": values}}));
     vec![
         ("the record's", node(set), Allowed),
