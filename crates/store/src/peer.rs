@@ -1,8 +1,8 @@
 //! Connection of a client, as known to the handlers of its requests.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use tokio::sync::Notify;
 
@@ -16,6 +16,7 @@ struct State {
     /// Whether the client has sent a request.
     has_sent_request: AtomicBool,
     streams: AtomicUsize,
+    flood: OnceLock<&'static str>,
     ended: Notify,
 }
 
@@ -30,6 +31,7 @@ impl Peer {
             address,
             has_sent_request: AtomicBool::new(false),
             streams: AtomicUsize::new(0),
+            flood: OnceLock::new(),
             ended: Notify::new(),
         }))
     }
@@ -58,6 +60,16 @@ impl Peer {
     /// Returns whether a stream is active.
     pub fn has_streams(&self) -> bool {
         self.0.streams.load(Ordering::Relaxed) > 0
+    }
+
+    /// Records the kind of flood for which the connection ends; the first one applies.
+    pub fn record_flood(&self, reason: &'static str) {
+        let _first = self.0.flood.set(reason);
+    }
+
+    /// Returns the kind of flood for which the connection ends.
+    pub fn flood(&self) -> Option<&'static str> {
+        self.0.flood.get().copied()
     }
 
     /// Returns whether both are the same connection.

@@ -142,6 +142,8 @@ impl Store {
     ) -> Result<HelloOutcome, StoreError> {
         let Identity { node, agent_version } = hello.identity.clone();
         self.stats.count_message("hello");
+        let reporting = self.entries.get(&node).filter(|entry| entry.stream.is_some());
+        let takes_over = reporting.is_some_and(|entry| *entry.receiver.run() != hello.run);
         let (entry, greeting) = self.admit_hello(&node, hello, now)?;
         let answer = match greeting {
             Greeting::Welcome(answer) => answer,
@@ -162,6 +164,9 @@ impl Store {
         // A hello with the current state confirms it.
         let confirmed = matches!(answer, AggregatorMessage::Ack { .. });
         self.count_resync("hello", &answer);
+        if takes_over {
+            self.stats.refused("superseded");
+        }
         self.refresh(&node, now, confirmed);
         let permit = ReportPermit { node, id, superseded: on_superseded };
         Ok(HelloOutcome::Accepted(permit, answer))
@@ -195,7 +200,12 @@ impl Store {
             FromAgent::Heartbeat { seq, hash } => entry.receiver.heartbeat(seq, hash),
         };
         let answer = match offer {
-            ReceiveOutcome::Nothing(answer) => answer,
+            ReceiveOutcome::Nothing(answer) => {
+                if matches!(answer, AggregatorMessage::Ack { .. }) {
+                    self.stats.refused("replayed");
+                }
+                answer
+            }
             ReceiveOutcome::Confirmed(answer) => {
                 self.refresh(&permit.node, now, true);
                 answer

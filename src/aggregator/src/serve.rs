@@ -4,11 +4,16 @@
 //! body have a deadline. Each connection has its own task, and HTTP/2 windows, frames and resets are limited. hyper is
 //! used directly because axum does not expose all of these limits.
 
+mod cut_reason;
+mod frames;
 mod limits;
 mod pace;
 mod reserve;
+mod responses;
 
 use std::convert::Infallible;
+use std::error::Error;
+use std::mem;
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -28,6 +33,7 @@ use hyper_util::server::conn::auto;
 use hyper_util::server::graceful::GracefulConnection;
 use octavo_store::peer::Peer;
 use octavo_store::stats::Stats;
+use octavo_toolkit::error::chain;
 use prometheus_client::metrics::gauge::Gauge;
 use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -38,11 +44,15 @@ use tokio::time::{Instant, sleep, timeout};
 use tower::ServiceExt;
 use tracing::{debug, error, warn};
 
+use self::cut_reason::cut_reason;
+pub use self::frames::FLOODS;
+use self::frames::FrameMonitor;
 use self::limits::{GRPC_STREAMS, HTTP_STREAMS, HTTP1_BUFFER, UNACKED_TIMEOUT, limit_http2};
 pub use self::limits::{Limits, Protocol};
 use self::pace::PacedBody;
 pub use self::pace::{Pace, SlowBody};
 use self::reserve::{LogLimit, ProbeConnections};
+use self::responses::Responses;
 use super::tls::Tls;
 
 /// Configured server.
@@ -231,20 +241,22 @@ impl ServerState {
     where
         I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let io = TokioIo::new(io);
         let AcceptedConnection { peer, router, age } = accepted;
-        let (shared, of) = (Arc::clone(self), peer.clone());
+        let io = TokioIo::new(FrameMonitor::new(io, peer.clone()));
+        let responses = (self.server.protocol == Protocol::Http).then(Responses::new);
+        let (shared, of) = (Arc::clone(self), (peer.clone(), responses.clone()));
         let service = service_fn(move |mut request: Request<Incoming>| {
-            of.record_request();
-            request.extensions_mut().insert(of.clone());
-            Arc::clone(&shared).answer(router.clone(), request, of.address())
+            let (peer, responses) = of.clone();
+            peer.record_request();
+            request.extensions_mut().insert(peer.clone());
+            Arc::clone(&shared).answer(router.clone(), request, peer.address(), responses)
         });
         match self.server.protocol {
             Protocol::Grpc => {
                 let mut builder = http2::Builder::new(TokioExecutor::new());
                 limit_http2!(builder, GRPC_STREAMS);
                 let connection = Box::pin(builder.serve_connection(io, service));
-                self.drive(connection, &peer, age).await;
+                self.drive(connection, &peer, responses.as_deref(), age).await;
             }
             Protocol::Http => {
                 let mut builder = auto::Builder::new(TokioExecutor::new());
@@ -255,20 +267,41 @@ impl ServerState {
                     .header_read_timeout(self.server.limits.first_request)
                     .max_buf_size(HTTP1_BUFFER);
                 let connection = Box::pin(builder.serve_connection(io, service).into_owned());
-                self.drive(connection, &peer, age).await;
+                self.drive(connection, &peer, responses.as_deref(), age).await;
             }
         }
     }
 
-    /// Handles one request, with a minimum rate for its body.
+    /// Handles one request. Over HTTP/2 on the readers' server, it waits for a slot.
     async fn answer(
         self: Arc<Self>,
         router: Router,
         request: Request<Incoming>,
         peer: SocketAddr,
+        responses: Option<Arc<Responses>>,
+    ) -> Result<Response, Infallible> {
+        let Some(responses) = responses else {
+            return router.oneshot(request.map(Body::new)).await;
+        };
+        if request.version() < Version::HTTP_2 {
+            return self.answer_http(router, request, peer).await;
+        }
+        // A request that waits must not occupy the connection's window with its body.
+        let first = if request.body().is_end_stream() { responses.slot().await } else { None };
+        let response = self.answer_http(router, request, peer).await?;
+        let slot = if first.is_some() { first } else { responses.slot().await };
+        Ok(response.map(|body| responses.body(body, slot)))
+    }
+
+    /// Handles one request of a reader, with a minimum rate for its body.
+    async fn answer_http(
+        &self,
+        router: Router,
+        request: Request<Incoming>,
+        peer: SocketAddr,
     ) -> Result<Response, Infallible> {
         let limits = &self.server.limits;
-        if self.server.protocol == Protocol::Grpc || request.body().is_end_stream() {
+        if request.body().is_end_stream() {
             return router.oneshot(request.map(Body::new)).await;
         }
         let (version, path) = (request.version(), request.uri().path().to_owned());
@@ -292,21 +325,30 @@ impl ServerState {
 
     /// Serves a connection until it ends. The connection is boxed, because its type depends on the protocol and on TLS, and the
     /// largest one would determine the memory of every connection.
-    async fn drive<C: GracefulConnection>(
+    async fn drive<C>(
         &self,
         mut connection: Pin<Box<C>>,
         peer: &Peer,
+        responses: Option<&Responses>,
         age: Duration,
-    ) {
+    ) where
+        C: GracefulConnection<Error: Into<Box<dyn Error + Send + Sync>>>,
+    {
         let limits = &self.server.limits;
         let mut stop = self.stop.clone();
         let mut timer = pin!(sleep(limits.first_request));
         let old = Instant::now() + age;
         let grpc = self.server.protocol == Protocol::Grpc;
         let mut phase = Phase::New;
+        let mut progress = None;
         loop {
             let close = tokio::select! {
-                _ended = connection.as_mut() => return,
+                ended = connection.as_mut() => {
+                    if let Err(error) = ended {
+                        self.record_cut(peer, error.into().as_ref());
+                    }
+                    return;
+                }
                 () = peer.ended() => return,
                 () = timer.as_mut() => match phase {
                     Phase::New if !peer.has_sent_request() => {
@@ -321,8 +363,13 @@ impl ServerState {
                     }
                     Phase::New | Phase::Open => {
                         phase = Phase::Open;
-                        let look = Instant::now() + limits.first_request;
-                        timer.as_mut().reset(if grpc { old.min(look) } else { old });
+                        let sent = mem::replace(&mut progress, responses.and_then(Responses::progress));
+                        if sent.is_some() && sent == progress {
+                            self.server.stats.count_closed_connection("not_reading");
+                            return;
+                        }
+                        let check = if grpc { limits.first_request } else { limits.unread };
+                        timer.as_mut().reset(old.min(Instant::now() + check));
                         false
                     }
                     Phase::Closing => return,
@@ -334,6 +381,14 @@ impl ServerState {
                 connection.as_mut().graceful_shutdown();
                 timer.as_mut().reset(Instant::now() + limits.grace);
             }
+        }
+    }
+
+    /// Counts the end of a connection if the client's behavior caused it.
+    fn record_cut(&self, peer: &Peer, error: &(dyn Error + 'static)) {
+        if let Some(reason) = peer.flood().or_else(|| cut_reason(error)) {
+            self.server.stats.count_closed_connection(reason);
+            debug!(peer = %peer.address(), reason, error = chain(error), "connection cut");
         }
     }
 }

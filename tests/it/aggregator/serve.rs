@@ -7,6 +7,13 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::routing::get;
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::{Request, Response};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
 use octavo_aggregator::serve::{Limits, Pace, Protocol};
 use octavo_aggregator::tls::{Tls, TlsFiles};
 use octavo_stream::protocol::FromAgent;
@@ -16,6 +23,7 @@ use rustls::{ClientConfig, RootCertStore};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::task::JoinSet;
 use tokio::time::{interval, timeout};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
@@ -153,6 +161,58 @@ async fn incomplete_request_body_ends_its_connection() {
         "POST / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok";
     whole.write_all(request.as_bytes()).await.unwrap();
     assert!(rest(&mut whole).await.ends_with("\r\n\r\nok"));
+}
+
+/// Sends 100 kB over HTTP/2, which the server returns.
+fn echo(
+    client: &Client<HttpConnector, Full<Bytes>>,
+    site: &Site,
+    number: u8,
+) -> impl Future<Output = Response<Incoming>> + use<> {
+    let request = Request::post(format!("http://{}/", site.address));
+    let request = request.body(Full::new(vec![number; 100_000].into())).unwrap();
+    let response = client.request(request);
+    async { timeout(TIME_LIMIT, response).await.unwrap().unwrap() }
+}
+
+fn http2_client() -> Client<HttpConnector, Full<Bytes>> {
+    let mut builder = Client::builder(TokioExecutor::new());
+    builder.http2_only(true).http2_initial_stream_window_size(1024).build_http()
+}
+
+#[tokio::test]
+async fn responses_beyond_the_limit_of_a_connection_wait() {
+    let site = web().start().await;
+    let client = http2_client();
+    let mut responses = JoinSet::new();
+    for number in 0..60 {
+        let response = echo(&client, &site, number);
+        responses.spawn(async move {
+            let body = response.await.into_body().collect().await.unwrap().to_bytes();
+            assert_eq!(body, vec![number; 100_000]);
+        });
+    }
+    while let Some(response) = responses.join_next().await {
+        response.unwrap();
+    }
+    assert_eq!(site.metric("connections_accepted_total{server=\"http\"}"), 1);
+}
+
+#[tokio::test]
+async fn client_that_reads_no_response_is_disconnected() {
+    let plan = web();
+    let limits = Limits { unread: Duration::from_millis(500), ..plan.limits };
+    let site = Plan { limits, ..plan }.start().await;
+    let client = http2_client();
+    let mut unread = Vec::new();
+    // As many responses as the server sends at the same time; the next one does not begin.
+    for number in 0..4 {
+        unread.push(echo(&client, &site, number).await);
+    }
+    let next = client
+        .request(Request::get(format!("http://{}/", site.address)).body(Full::default()).unwrap());
+    assert!(timeout(TIME_LIMIT, next).await.unwrap().is_err());
+    assert_eq!(site.metric("connections_cut_total{reason=\"not_reading\"}"), 1);
 }
 
 #[tokio::test]

@@ -187,8 +187,8 @@ async fn i10_watchers_that_do_not_read_delay_no_agent() {
         let mut client = FleetClient::new(grpc.connect().await.unwrap());
         lines.push(AgentStream::with_first_status(&mut client, &name(number), parts(1)).await);
     }
-    // The smallest HTTP/2 window a client can request; the kernel buffers the rest.
-    let narrow = grpc.clone().initial_stream_window_size(1);
+    // A small HTTP/2 window; the kernel buffers the rest. With a window of one byte, the many updates would be a flood.
+    let narrow = grpc.clone().initial_stream_window_size(1024);
     let mut client = FleetClient::new(narrow.connect().await.unwrap());
     let mut watch = client.watch(v1::WatchRequest::default()).await.unwrap().into_inner();
     let mut events = api.unread_events().await;

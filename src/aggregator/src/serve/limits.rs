@@ -25,6 +25,8 @@ pub struct Limits {
     pub age: Duration,
     /// Time limit for open requests of a connection that is being closed.
     pub grace: Duration,
+    /// Maximum time in which a client can read nothing of incomplete responses over HTTP/2; up to twice as long.
+    pub unread: Duration,
     /// Minimum rate of request bodies; does not apply to agents' streams.
     pub body: Pace,
 }
@@ -100,6 +102,7 @@ impl Limits {
                 Protocol::Grpc => Duration::from_secs(1),
                 Protocol::Http => Duration::from_secs(4),
             },
+            unread: UNACKED_TIMEOUT,
             body: Pace { grace: Duration::from_secs(10), deadline: Duration::from_mins(1) },
         }
     }
