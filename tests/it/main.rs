@@ -29,6 +29,7 @@ mod fleet_cli;
 mod fuzz;
 mod golden;
 mod hardware;
+mod hostile;
 mod hw_smoke;
 mod labels;
 mod layouts;

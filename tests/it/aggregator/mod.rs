@@ -3,7 +3,6 @@
 //! Servers run in the runtime of the test, so that limits and deadlines can be small; `program` tests the binary.
 //! Nothing sleeps: a test waits for a message of its peer, or for the fleet that readers see.
 
-mod hostile;
 mod program;
 mod report;
 mod serve;
