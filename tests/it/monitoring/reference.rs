@@ -124,7 +124,7 @@ const AGGREGATOR: Section = Section {
         (
             "reason",
             "octavo_aggregator_refusals_total",
-            "such as `claimed`, `bad_message`, `unreadable`, `no_hello`, `unauthenticated`",
+            "such as `claimed`, `superseded`, `replayed`, `bad_message`, `unreadable`, `no_hello`, `unauthenticated`",
         ),
         ("reason", "octavo_aggregator_audit_failures_total", "`full`, `late`"),
         (
@@ -135,7 +135,7 @@ const AGGREGATOR: Section = Section {
         (
             "reason",
             "octavo_aggregator_connections_cut_total",
-            "such as `no_request`, `no_stream`, `not_reading`, `slow_body`, `reserve_full`",
+            "such as `no_request`, `not_reading`, `slow_body`, `protocol_error`, `too_many_resets`",
         ),
         ("reason", "octavo_aggregator_resyncs_total", "such as `hello`"),
         ("about", "", "`token`, `right`"),

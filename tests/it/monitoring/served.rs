@@ -9,6 +9,7 @@ use octavo_agent::metrics::LayoutMetrics;
 use octavo_aggregator::budgets::BudgetMetrics;
 use octavo_aggregator::ledger::LedgerMetrics;
 use octavo_aggregator::rest::metrics;
+use octavo_aggregator::serve::FLOODS;
 use octavo_fleet::budget::BudgetScope;
 use octavo_kube::cluster::WatchedCluster;
 use octavo_kube::policies::{KnownPolicies, PolicyRequests};
@@ -174,7 +175,9 @@ fn counted() -> String {
     stats.connections("grpc").inc();
     stats.count_connection("grpc");
     stats.count_refused_connection("grpc");
-    stats.count_closed_connection("no_request");
+    for reason in FLOODS.into_iter().chain(["no_request"]) {
+        stats.count_closed_connection(reason);
+    }
     stats.count_handshake_failure("grpc");
     stats.count_invariant_violation("I9");
     let mut registry = Registry::default();
