@@ -29,7 +29,7 @@ use octavo_model::id::PciAddress;
 use octavo_model::inventory::{Device, GpuInstance, Inventory, Mig};
 use octavo_model::profile::ProfileName;
 use octavo_model::resource::ResourceName;
-use octavo_policy::DemandMode;
+use octavo_policy::{DemandMode, PolicyDemand};
 use strum::VariantArray;
 
 const RUNS: u64 = 5;
@@ -322,7 +322,7 @@ fn proposals() {
                     sharing: None,
                     is_stale: false,
                     are_users_known: true,
-                    mode: DemandMode::Act,
+                    demand: PolicyDemand { mode: DemandMode::Act, ..PolicyDemand::default() },
                     changed_for: BTreeSet::new(),
                 }
             })

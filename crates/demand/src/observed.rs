@@ -13,7 +13,7 @@ use octavo_model::sharing_status::{DeviceProvider, SharingStatus, UnitStatus};
 use octavo_node::mig_strategy::MigStrategy;
 use octavo_planner::plan::is_in_use;
 use octavo_planner::plan::messages::PlanFormatter;
-use octavo_policy::DemandMode;
+use octavo_policy::PolicyDemand;
 
 use crate::fleet::{Fleet, Instance, User};
 use crate::geometry::{Geometry, Place};
@@ -43,8 +43,8 @@ pub struct ObservedNode {
     pub is_stale: bool,
     /// True if `holders` lists the users of all devices.
     pub are_users_known: bool,
-    /// Use of proposals by the policy of the node.
-    pub mode: DemandMode,
+    /// Settings of the policy that can carry out proposals for the node; the default only reports them.
+    pub demand: PolicyDemand,
     /// Pods for which its policy proposes or makes a change of the node, as `namespace/name`.
     pub changed_for: BTreeSet<String>,
 }

@@ -15,6 +15,7 @@ use octavo_model::API_VERSION;
 use octavo_model::resource::ResourceName;
 use octavo_policy::DemandMode;
 
+use self::change::Eviction;
 pub use self::change::NodeChange;
 pub(crate) use self::request::MIN_AGE_SECONDS;
 pub use self::request::has_requests;
@@ -29,6 +30,8 @@ use crate::report::{Defragmentation, DemandReport, Obstacle, PodProposal};
 const RESERVE_AFTER_SECONDS: i64 = 600;
 /// Maximum number of planned pods, because users choose how many pods they create.
 pub(crate) const MAX_PODS: usize = 256;
+/// Maximum number of pods that are planned in a second order.
+const MAX_REORDERED: usize = 128;
 /// Maximum sum over all pods of the devices that are compared for each instance. 1,000 nodes with 8 GPUs and pods with one instance of each
 /// profile need 60,000.
 const MAX_COMPARISONS: usize = 1_000_000;
@@ -57,6 +60,7 @@ pub fn propose(snapshot: &ClusterSnapshot, nodes: &[ObservedNode], now: i64) -> 
     let mut plan = planning.clone().plan_all(&by_age);
     let is_other = |(one, other): (&&Request<'_>, &&Request<'_>)| one.pod.key != other.pod.key;
     let has_other_order = by_age.iter().zip(&by_size).any(is_other);
+    let has_other_order = has_other_order && by_age.len() <= MAX_REORDERED;
     if has_other_order && plan.placed() < plan.report.items.len() {
         let other = planning.plan_all(&by_size);
         if other.placed() > plan.placed() {
@@ -98,7 +102,7 @@ struct Planning<'a> {
     /// Requested resource and nodes of the searches without a result, which most pods have in common.
     failed_searches: BTreeSet<(&'a str, Vec<usize>)>,
     /// Change for which pods must be evicted.
-    eviction: Option<NodeChange>,
+    eviction: Option<Eviction>,
 }
 
 /// Results by position of the node.
@@ -317,7 +321,7 @@ impl<'a> Planning<'a> {
         if let Some((score, growth, places)) = place(part.clone()) {
             let places = with_offset(places, gpus.start);
             let creates = places.iter().any(|chosen| !chosen.exists);
-            let score = (creates.then_some(node.observed.mode), score);
+            let score = (creates.then_some(node.observed.demand.mode), score);
             return Ok(Choice { node: index, score, growth, places });
         }
         if part.reserved_for().is_some() && place(part.clone().without_reservation()).is_some() {
@@ -338,6 +342,11 @@ impl<'a> Planning<'a> {
     /// Allocates the instances of a choice.
     fn accept(&mut self, number: usize, request: &Request<'a>, choice: &Choice) {
         let mut gpus: Vec<usize> = Vec::new();
+        // A later pod can get the place of the change, or that of an evicted pod.
+        let is_taken = |eviction: &Eviction| {
+            choice.places.iter().any(|chosen| eviction.gpus.contains(&chosen.gpu))
+        };
+        self.eviction = self.eviction.take().filter(|eviction| !is_taken(eviction));
         for chosen in &choice.places {
             let _operations = self.fleet.allocate(chosen.gpu, chosen.place, number);
             if !chosen.exists {
@@ -374,12 +383,13 @@ impl<'a> Planning<'a> {
             return None;
         }
         self.searches = self.searches.checked_sub(1)?;
-        let Some((found, change)) = self.defragmentation(number, request, (resource, nodes)) else {
+        let Some((found, eviction)) = self.defragmentation(number, request, (resource, nodes))
+        else {
             self.failed_searches.insert((*resource, nodes.to_vec()));
             return None;
         };
         self.searches = 0;
-        self.eviction = change;
+        self.eviction = eviction;
         Some(found)
     }
 

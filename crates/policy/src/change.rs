@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use octavo_fleet::cluster::Taint;
-use octavo_node::node_object::{EVICT_ANNOTATION, INSTANCES_ANNOTATION, is_demand_layout};
+use octavo_node::node_object::{
+    EVICT_ANNOTATION, EvictionPermission, INSTANCES_ANNOTATION, is_demand_layout,
+};
 
-use crate::instance_change::PodEviction;
+use crate::instance_change::InstanceChange;
 use crate::limits;
 use crate::node::PolicyNode;
 use crate::record::{DRAIN_ANNOTATION, LAYOUT_LABEL, NodeRecord};
@@ -51,10 +53,22 @@ pub(crate) struct NodeTarget<'a> {
 /// Instances that a node gets for pending pods.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct NewInstances<'a> {
+    /// Change with the layout and the evicted pods.
+    pub(crate) change: &'a InstanceChange,
     /// Value of the annotation `octavo.dev/instances`.
     pub(crate) checkpoint: &'a str,
-    /// Pods that are evicted to make room.
-    pub(crate) evictions: &'a [PodEviction],
+    /// Time until which the pods may be evicted.
+    pub(crate) until: Timestamp,
+}
+
+impl NewInstances<'_> {
+    /// Value of the annotation `octavo.dev/evict`; `None` without any pod.
+    fn evict(&self) -> Option<String> {
+        let uids = self.change.evictions.iter().map(|one| one.uid.clone()).collect();
+        let layout = self.change.layout.clone();
+        let permission = EvictionPermission { layout, until: self.until, uids };
+        (!permission.uids.is_empty()).then(|| permission.to_string())
+    }
 }
 
 /// Returns the patch that gives the node this content; `None` if it has the content and a record of it. A node of the current wave
@@ -114,15 +128,15 @@ pub(crate) fn update(
     let is_released = recorded.is_some_and(is_demand_layout) && recorded != target.layout;
     if is_released || target.instances.is_some() {
         let instances = target.instances.map(|new| new.checkpoint.to_owned());
-        let uids = target.instances.and_then(|new| uids(new.evictions));
+        let evict = target.instances.and_then(|new| new.evict());
         patch.annotations.insert(INSTANCES_ANNOTATION.to_owned(), instances);
-        patch.annotations.insert(EVICT_ANNOTATION.to_owned(), uids);
+        patch.annotations.insert(EVICT_ANNOTATION.to_owned(), evict);
     }
     if let Some(new) = target.instances {
         record.changes = limits::recent(&record.changes, now);
         record.changes.push(now);
         record.evictions = limits::recent(&record.evictions, now);
-        record.evictions.extend(new.evictions.iter().map(|_| now));
+        record.evictions.extend(new.change.evictions.iter().map(|_| now));
         record.withdrawn = None;
     }
     set_taints(&mut patch, node, content, &mut record);
@@ -137,12 +151,6 @@ pub(crate) fn update(
     let is_current = is_unchanged && is_recorded;
     patch.record = Some(record);
     (!is_current).then_some(patch)
-}
-
-/// Value of the annotation `octavo.dev/evict`; `None` without any pod.
-fn uids(evictions: &[PodEviction]) -> Option<String> {
-    let uids: Vec<&str> = evictions.iter().map(|one| one.uid.as_str()).collect();
-    (!uids.is_empty()).then(|| uids.join(","))
 }
 
 /// Adds the taints of the content to the patch, and records those that are new.

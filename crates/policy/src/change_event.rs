@@ -98,7 +98,7 @@ fn proposed_pods(
     let evictions = change.evictions.iter().filter(|_| change.is_in_progress()).map(|one| {
         let node = &change.node;
         let text = format!(
-            "policy {}: is evicted, because a pending pod needs its place on node {node}",
+            "policy {}: may be evicted, because a pending pod needs its place on node {node}",
             policy.name
         );
         (one.pod.clone(), text)
@@ -107,8 +107,8 @@ fn proposed_pods(
         let waits = if change.is_in_progress() { "" } else { "waits for approval: " };
         shortened(&format!("policy {}: {waits}{instances}", policy.name))
     };
-    let pods = pods.take(MAX_PODS).map(|(pod, instances)| (pod.clone(), text(instances)));
-    pods.chain(evictions).collect()
+    let pods = pods.map(|(pod, instances)| (pod.clone(), text(instances)));
+    evictions.chain(pods).take(MAX_PODS).collect()
 }
 
 /// Returns whether the node reports the layout of the change as applied.

@@ -61,7 +61,7 @@ pub struct InstanceChange {
     pub begun: Option<Timestamp>,
     /// Instances of the node as a checkpoint; absent for a proposal.
     pub instances: Option<String>,
-    /// True if pods block the change and no pod needs it now, so the layout is removed.
+    /// True if pods block the change and either no pod needs it or its deadline has passed, so the layout is removed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub withdrawn: bool,
 }

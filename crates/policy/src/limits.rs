@@ -22,7 +22,10 @@ impl PolicyDemand {
         let used = record.changes.len().checked_sub(limit).and_then(|at| record.changes.get(at));
         let free = used.map(|first| after(*first, HOUR));
         let has_failed = matches!(node.progress(record), Progress::Failed { .. });
-        let cooled = has_failed.then(|| after(record.since, self.cooldown.signed()));
+        // The same pods would be named again.
+        let is_withdrawn = record.withdrawn.is_some() && !record.evictions.is_empty();
+        let cooled =
+            (has_failed || is_withdrawn).then(|| after(record.since, self.cooldown.signed()));
         held.into_iter().chain(free).chain(cooled).max().unwrap_or(Timestamp::MIN)
     }
 

@@ -39,11 +39,8 @@ pub(crate) fn advance(
         changes.into_iter().partition(InstanceChange::is_in_progress);
     let ended = changes.extract_if(.., |change| !policy.status.is_updating(&change.node));
     let ended: Vec<InstanceChange> = ended.filter(|change| !change.evictions.is_empty()).collect();
-    for change in &ended {
-        let times = eviction_times(policy, observed, (change, world.now));
-        let mut all = limits::recent(&policy.status.evictions, world.now);
-        all.extend(times);
-        policy.status.evictions = all;
+    if !ended.is_empty() {
+        policy.status.evictions = evicted(policy, &ended, world.now);
     }
     for change in &mut changes {
         change.withdrawn |= is_obsolete(policy, change, observed, world);
@@ -80,7 +77,7 @@ pub(crate) fn advance(
     });
     candidates.truncate(room);
     let mut wait = DemandWait::default();
-    let evicted = evicted(policy, observed, (&changes, world.now));
+    let evicted = evicted(policy, &changes, world.now);
     begin(policy, observed, (&demand, world.now, evicted), &mut candidates, &mut wait);
     policy.status.changes = changes;
     policy.status.changes.extend(candidates.into_iter().map(|one| one.change));
@@ -110,8 +107,7 @@ fn begin(
         let held = change.since.saturating_add(demand.hold.signed()).unwrap_or(Timestamp::MAX);
         let record = candidate.node.record.of(&policy.uid);
         let limited = record.map(|record| demand.next_change(candidate.node, record));
-        let evictable = demand.next_eviction(&evicted, change.evictions.len());
-        let from = limited.into_iter().chain((!is_approved).then_some(held)).chain(evictable).max();
+        let from = limited.into_iter().chain((!is_approved).then_some(held)).max();
         match from.filter(|from| *from > now) {
             _ if demand.mode == DemandMode::Propose && !is_approved => {
                 unapproved.push(change.node.clone());
@@ -136,7 +132,6 @@ fn begin(
     let mut unavailable = observed.unavailable(&policy.status);
     for index in due {
         let Some(candidate) = candidates.get_mut(index) else { continue };
-        // The changes that begin now count too.
         let evictable = demand.next_eviction(&evicted, candidate.change.evictions.len());
         if let Some(at) = evictable.filter(|at| *at > now) {
             wait.obstacle = Some(Obstacle::Limits(at));
@@ -163,33 +158,11 @@ fn begin(
     }
 }
 
-/// Times in the last hour at which nodes of the policy got permission to evict a pod. `changes` are in progress. The status has the times of
-/// earlier changes, and the records have them if the status was lost.
-fn evicted(
-    policy: &Policy,
-    observed: &Observation<'_>,
-    (changes, now): (&[InstanceChange], Timestamp),
-) -> Vec<Timestamp> {
-    let records = observed.selected().filter_map(|node| node.record.of(&policy.uid));
-    let recorded: Vec<Timestamp> =
-        records.flat_map(|record| limits::recent(&record.evictions, now)).collect();
+/// Times in the last hour at which pods may have been evicted. The pods of changes in progress can be evicted at any time.
+fn evicted(policy: &Policy, changes: &[InstanceChange], now: Timestamp) -> Vec<Timestamp> {
     let mut all = limits::recent(&policy.status.evictions, now);
-    all.extend(changes.iter().flat_map(|change| eviction_times(policy, observed, (change, now))));
-    if recorded.len() > all.len() { recorded } else { all }
-}
-
-/// Times at which the node of a change got permission to evict its pods: those of the record, or the present, because a record can be missing
-/// in an outdated view.
-fn eviction_times(
-    policy: &Policy,
-    observed: &Observation<'_>,
-    (change, now): (&InstanceChange, Timestamp),
-) -> impl Iterator<Item = Timestamp> + use<> {
-    let node = observed.managed.get(change.node.as_str());
-    let record = node.and_then(|node| node.record.of(&policy.uid));
-    let record = record.filter(|record| change.is_recorded(record));
-    let at = record.and_then(|record| record.changes.last().copied()).unwrap_or(now);
-    std::iter::repeat_n(at, change.evictions.len())
+    all.extend(changes.iter().flat_map(|change| &change.evictions).map(|_| now));
+    all
 }
 
 /// Proposals for nodes that the policy may change, and that are not being changed.
@@ -239,9 +212,12 @@ fn is_obsolete(
         |since: Timestamp| since.saturating_add(deadline).is_ok_and(|until| until <= world.now);
     let record = node.record.of(&policy.uid).filter(|record| change.is_recorded(record));
     let Some(record) = record else { return change.begun.is_some_and(is_overdue) };
-    // While pods are evicted, the node is tainted, so no proposal contains it.
-    let is_needed = !change.evictions.is_empty()
-        || world.proposals.as_ref().is_none_or(|all| is_proposed(all, node.name(), &change.layout));
+    let is_needed = if change.evictions.is_empty() {
+        world.proposals.as_ref().is_none_or(|all| is_proposed(all, node.name(), &change.layout))
+    } else {
+        // While pods are evicted, the node is tainted, so no proposal contains it.
+        change.pods.iter().any(|pod| world.waiting.contains(pod))
+    };
     is_blocked(node, record, world.now) && (!is_needed || is_overdue(record.since))
 }
 

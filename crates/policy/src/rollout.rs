@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 use octavo_model::text::count_noun;
 
+use crate::limits;
 use crate::node::{PolicyNode, Progress};
 use crate::record::NodeRecord;
 use crate::spec::{OnFailure, PolicySpec};
@@ -135,8 +136,11 @@ pub(crate) fn recover(policy: &mut Policy, world: &World<'_>) -> bool {
     if recorded <= policy.status.rollout {
         return false;
     }
-    let selected = world.nodes.values().filter(|node| policy.selects(node.node));
-    let changing = selected.filter_map(|node| {
+    let selected = || world.nodes.values().filter(|node| policy.selects(node.node));
+    let records = selected().filter_map(|node| node.record.of(&policy.uid));
+    let evictions =
+        records.flat_map(|record| limits::recent(&record.evictions, world.now)).collect();
+    let changing = selected().filter_map(|node| {
         let record = node.record.of(&policy.uid)?;
         let is_reliable = record.is_reliable(world.now);
         (!node.is_available() || !is_reliable).then_some((node, record.since))
@@ -149,6 +153,7 @@ pub(crate) fn recover(policy: &mut Policy, world: &World<'_>) -> bool {
     changing.truncate(budget.max(unreliable).min(MAX_WAVE));
     let status = &mut policy.status;
     status.rollout = recorded;
+    status.evictions = evictions;
     status.updating = changing.into_iter().map(|(node, _)| node.name().to_owned()).collect();
     status.failures.clear();
     // The request may have been carried out.

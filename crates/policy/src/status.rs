@@ -52,7 +52,7 @@ pub struct PolicyStatus {
     /// Changes of instances for pending pods: proposed and in progress. At most 50.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub changes: Vec<InstanceChange>,
-    /// Times in the last hour at which the permission to evict pods was given for changes that have ended, one for each pod.
+    /// Times at which changes that evict pods ended, one for each pod. Those of the last hour count.
     #[schema(value_type = Vec<String>)]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub evictions: Vec<Timestamp>,

@@ -52,6 +52,8 @@ pub struct World<'a> {
     pub infeasible: BTreeMap<String, String>,
     /// Instances that pending pods need, by node; `None` if they are not known at the moment.
     pub proposals: Option<BTreeMap<String, NodeProposal>>,
+    /// Pods of changes in progress that wait for a node, as `namespace/name`.
+    pub waiting: BTreeSet<String>,
     /// Current time.
     pub now: Timestamp,
 }
@@ -131,8 +133,8 @@ impl Policy {
             withdrawn: None,
             is_in_wave,
         };
-        let demand = self.spec.as_ref().ok().and_then(|spec| spec.demand);
-        let Some(demand) = demand.filter(|_| content.layout.is_none()) else { return target };
+        let Ok(spec) = &self.spec else { return target };
+        let Some(demand) = spec.demand.filter(|_| content.layout.is_none()) else { return target };
         let record = node.record.of(&self.uid);
         // Without its label or after a failure, the layout is removed: its instances cannot be written again.
         let is_usable = |record: &&NodeRecord| {
@@ -150,7 +152,9 @@ impl Policy {
         match change.and_then(|change| Some((change, change.instances.as_deref()?))) {
             Some((change, _)) if record.is_some_and(|record| change.is_recorded(record)) => current,
             Some((change, checkpoint)) if demand.can_change(node, &self.uid, now) => {
-                let instances = NewInstances { checkpoint, evictions: &change.evictions };
+                let deadline = spec.rollout.node_deadline.signed();
+                let until = change.begun.and_then(|begun| begun.saturating_add(deadline).ok());
+                let instances = NewInstances { change, checkpoint, until: until.unwrap_or(now) };
                 NodeTarget { layout: Some(&change.layout), instances: Some(instances), ..target }
             }
             Some(_) | None => current,

@@ -12,7 +12,7 @@ use octavo_files::checkpoint;
 use octavo_fleet::cluster::ClusterSnapshot;
 use octavo_kube::cluster::WatchedCluster;
 use octavo_kube::policies::KnownPolicies;
-use octavo_policy::{DemandMode, NodeProposal, Policy, demand_modes};
+use octavo_policy::{NodeProposal, Policy, PolicyDemand, demand_by_node};
 use thiserror::Error;
 use tokio::sync::watch;
 
@@ -123,7 +123,7 @@ fn observed_node(node: &Node, now: Moment) -> Option<ObservedNode> {
         sharing: status.sharing,
         is_stale: node.freshness.is_stale(now),
         are_users_known: is_complete,
-        mode: DemandMode::Observe,
+        demand: PolicyDemand::default(),
         changed_for: BTreeSet::new(),
     })
 }
@@ -136,14 +136,14 @@ fn set_policies(
     fleet: (&Fleet, Moment),
 ) {
     let policies: Vec<Policy> = policies.all.values().map(|policy| Policy::clone(policy)).collect();
-    let modes = demand_modes(&world(&policies, snapshot, fleet, BTreeMap::new()));
+    let settings = demand_by_node(&world(&policies, snapshot, fleet, BTreeMap::new()));
     let mut pods: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
     let changes = policies.iter().flat_map(|policy| &policy.status.changes);
     for change in changes.filter(|change| !change.withdrawn) {
         pods.entry(change.node.as_str()).or_default().extend(change.pods.iter().cloned());
     }
     for node in nodes {
-        node.mode = modes.get(&node.name).copied().unwrap_or_default();
+        node.demand = settings.get(&node.name).copied().unwrap_or_default();
         node.changed_for = pods.remove(node.name.as_str()).unwrap_or_default();
     }
 }

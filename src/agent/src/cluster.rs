@@ -11,6 +11,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use octavo_hardware::DriverHandle;
 use octavo_kube::node::NodeHandle;
 use octavo_model::id::PciAddress;
@@ -220,6 +221,7 @@ impl NodeClient {
             view,
             status,
             is_current,
+            wall_clock: Timestamp::now(),
         });
         let shown = draining.step(now, seen);
         let drain = draining.status().map(ToString::to_string);

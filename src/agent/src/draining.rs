@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use octavo_kube::evict::EvictionHandle;
 use octavo_model::id::PciAddress;
 use octavo_model::reason::Reason;
@@ -13,8 +14,8 @@ use octavo_node::node_object::drain::{
 use octavo_node::node_object::event_deduplicator::Event;
 use octavo_node::node_object::operands::{CLIENT_LABELS, PAUSED, RUNNING};
 use octavo_node::node_object::{
-    Compat, DRAIN_ANNOTATION, EVICT_ANNOTATION, LAYOUT_LABEL, ObservedNode, REPARTITIONING_TAINT,
-    TAINT_EFFECT, is_demand_layout,
+    Compat, DRAIN_ANNOTATION, EVICT_ANNOTATION, EvictionPermission, LAYOUT_LABEL, ObservedNode,
+    REPARTITIONING_TAINT, TAINT_EFFECT, is_demand_layout,
 };
 use octavo_planner::reconcile::NodeLayoutStatus;
 use octavo_toolkit::error::chain;
@@ -51,6 +52,7 @@ pub(super) struct DrainObservation<'a> {
     pub(super) status: &'a NodeLayoutStatus,
     /// Whether `status` belongs to the layout that the Node currently requests.
     pub(super) is_current: bool,
+    pub(super) wall_clock: Timestamp,
 }
 
 /// Result of a drain step.
@@ -106,8 +108,13 @@ impl DrainController {
             let outcome = self.drain.as_mut().map(Drain::rest).unwrap_or_default();
             return self.take_result(outcome, None);
         };
-        let evictable = demand_evictions(seen.view);
-        let (policy, invalid) = self.policy(seen.view, evictable.is_some());
+        let (mut policy, invalid) = self.policy(seen.view);
+        let mut evictable = None;
+        // Running pods take precedence over instances for pending pods, except those that the change names.
+        if let Some(layout) = demand_layout(seen.view) {
+            evictable = permitted_evictions(seen.view, layout, seen.wall_clock);
+            policy = demand_policy(seen.view, policy).filter(|_| evictable.is_some());
+        }
         let Some(policy) = policy else {
             let outcome = self.drain.take().map(|mut drain| drain.rest()).unwrap_or_default();
             return self.take_result(outcome, invalid);
@@ -129,19 +136,7 @@ impl DrainController {
     }
 
     /// Returns the current policy, and an event if the Node has a new annotation that is invalid. The settings apply then.
-    fn policy(
-        &mut self,
-        view: &ObservedNode,
-        has_evictions: bool,
-    ) -> (Option<Policy>, Option<Event>) {
-        // Running pods take precedence over instances for pending pods, except those that the change names.
-        if has_demand_layout(view) {
-            self.requested = None;
-            let drain = view.annotations.get(DRAIN_ANNOTATION).map(|text| parse_drain(text));
-            let is_forbidden = matches!(drain, Some(Ok(None)));
-            let policy = Policy { scope: Scope::Affected, deadline: DEFAULT_DRAIN_TIMEOUT };
-            return ((has_evictions && !is_forbidden).then_some(policy), None);
-        }
+    fn policy(&mut self, view: &ObservedNode) -> (Option<Policy>, Option<Event>) {
         let Some(text) = view.annotations.get(DRAIN_ANNOTATION) else {
             self.requested = None;
             return (self.configured, None);
@@ -197,15 +192,29 @@ impl DrainController {
     }
 }
 
-fn has_demand_layout(view: &ObservedNode) -> bool {
-    view.labels.get(LAYOUT_LABEL).is_some_and(|layout| is_demand_layout(layout))
+/// The layout of exact instances that the Node chooses.
+fn demand_layout(view: &ObservedNode) -> Option<&str> {
+    view.labels.get(LAYOUT_LABEL).map(String::as_str).filter(|layout| is_demand_layout(layout))
 }
 
-/// UIDs of the pods that may be evicted for the exact instances of the Node; `None` without any.
-fn demand_evictions(view: &ObservedNode) -> Option<BTreeSet<String>> {
-    let text = view.annotations.get(EVICT_ANNOTATION).filter(|_| has_demand_layout(view))?;
-    let uids = text.split(',').map(str::trim).filter(|uid| !uid.is_empty());
-    Some(uids.map(str::to_owned).collect())
+/// UIDs of the pods that may be evicted for a layout of exact instances at this time; `None` without any.
+fn permitted_evictions(
+    view: &ObservedNode,
+    layout: &str,
+    wall_clock: Timestamp,
+) -> Option<BTreeSet<String>> {
+    let permission: EvictionPermission = view.annotations.get(EVICT_ANNOTATION)?.parse().ok()?;
+    let is_valid = permission.layout == layout && wall_clock < permission.until;
+    is_valid.then(|| permission.uids.into_iter().collect())
+}
+
+/// Policy for exact instances. A valid annotation `octavo.dev/drain` has the time limit or prevents evictions, and an invalid one prevents them.
+fn demand_policy(view: &ObservedNode, current: Option<Policy>) -> Option<Policy> {
+    let deadline = match view.annotations.get(DRAIN_ANNOTATION) {
+        None => DEFAULT_DRAIN_TIMEOUT,
+        Some(text) => parse_drain(text).is_ok().then_some(current?.deadline)?,
+    };
+    Some(Policy { scope: Scope::Affected, deadline })
 }
 
 /// Returns whether operands run on the Node that hold GPUs, or would if the agent had not paused them.
@@ -230,6 +239,8 @@ mod tests {
     use octavo_toolkit::desired;
 
     use super::*;
+
+    const NOW: Timestamp = Timestamp::UNIX_EPOCH;
 
     fn notebook() -> PodId {
         PodId { namespace: "team-a".to_owned(), name: "notebook".to_owned(), uid: "1".to_owned() }
@@ -273,7 +284,8 @@ mod tests {
         };
         let view = ObservedNode { taints: vec![taint], ..ObservedNode::default() };
         let status = blocked();
-        let seen = DrainObservation { view: &view, status: &status, is_current: true };
+        let seen =
+            DrainObservation { view: &view, status: &status, is_current: true, wall_clock: NOW };
         evictor.observed.send_replace(PodObservations {
             pods: Some(vec![Pod {
                 id: notebook(),
@@ -302,7 +314,12 @@ mod tests {
             let annotations = annotation.map(|text| (DRAIN_ANNOTATION.to_owned(), text.to_owned()));
             let annotations = annotations.into_iter().collect();
             let view = ObservedNode { annotations, ..ObservedNode::default() };
-            let seen = DrainObservation { view: &view, status: &status, is_current: true };
+            let seen = DrainObservation {
+                view: &view,
+                status: &status,
+                is_current: true,
+                wall_clock: NOW,
+            };
             let result = draining.step(Duration::ZERO, Some(seen));
             let events: Vec<String> = result.events.into_iter().map(|one| one.message).collect();
             (events, evictor.latest().list.is_some())
@@ -347,7 +364,12 @@ mod tests {
                 }]),
                 ..PodObservations::default()
             });
-            let seen = DrainObservation { view: &view, status: &status, is_current: true };
+            let seen = DrainObservation {
+                view: &view,
+                status: &status,
+                is_current: true,
+                wall_clock: NOW,
+            };
             let mut result = DrainResult::default();
             for second in 0..2 {
                 result = draining.step(Duration::from_secs(second), Some(seen));
@@ -355,13 +377,20 @@ mod tests {
             (result.is_tainted, evictor.latest().evict.len())
         };
         let layout = "demand-1";
+        let evict = |text: &'static str| (EVICT_ANNOTATION, text);
+        let valid = evict("demand-1,1970-01-02T00:00:00Z,0,1");
         assert_eq!(evicted(layout, &[]), (false, 0));
         assert_eq!(evicted(layout, &[(DRAIN_ANNOTATION, "affected")]), (false, 0));
-        assert_eq!(evicted(layout, &[(EVICT_ANNOTATION, "0, 1")]), (true, 1));
-        assert_eq!(evicted(layout, &[(EVICT_ANNOTATION, "0,2")]), (false, 0));
-        let both = [(EVICT_ANNOTATION, "1"), (DRAIN_ANNOTATION, "never")];
-        assert_eq!(evicted(layout, &both), (false, 0));
-        assert_eq!(evicted("night", &[(EVICT_ANNOTATION, "1")]), (false, 0));
+        assert_eq!(evicted(layout, &[valid]), (true, 1));
+        assert_eq!(evicted(layout, &[evict("demand-1,1970-01-02T00:00:00Z,0,2")]), (false, 0));
+        for past in ["demand-1,1970-01-01T00:00:00Z,1", "demand-2,1970-01-02T00:00:00Z,1", "1"] {
+            assert_eq!(evicted(layout, &[evict(past)]), (false, 0), "{past}");
+        }
+        assert_eq!(evicted(layout, &[valid, (DRAIN_ANNOTATION, "affected,5m")]), (true, 1));
+        for drain in ["never", "nevr"] {
+            assert_eq!(evicted(layout, &[valid, (DRAIN_ANNOTATION, drain)]), (false, 0));
+        }
+        assert_eq!(evicted("night", &[valid]), (false, 0));
     }
 
     #[test]

@@ -1,16 +1,19 @@
 //! Changes of nodes: all instances that a node has after the proposals.
 
+use std::collections::BTreeSet;
+
 use octavo_fleet::cluster::ClusterPod;
 use octavo_model::inventory::{ComputeInstance, Device, GpuInstance, Inventory, Mig, MigState};
 
-use octavo_model::text::count_noun;
+use octavo_model::text::{count_noun, join};
 use octavo_policy::{DemandMode, PodEviction};
 
+use super::explanation::instance_place;
 use super::request::Request;
 use super::{PlannedNode, Planning};
 use crate::fleet::{Fleet, Gpu};
-use crate::geometry::Geometry;
-use crate::report::{Defragmentation, Outcome, PodMove, PodProposal};
+use crate::geometry::{Geometry, Place};
+use crate::report::{Defragmentation, Outcome, PodProposal};
 
 /// Change of the instances of a node.
 #[derive(Debug, Clone, PartialEq)]
@@ -23,6 +26,23 @@ pub struct NodeChange {
     pub pods: Vec<(String, String)>,
     /// Running pods that must be evicted for it.
     pub evictions: Vec<PodEviction>,
+}
+
+/// A change for which pods must be evicted.
+#[derive(Debug, Clone)]
+pub(super) struct Eviction {
+    change: NodeChange,
+    /// Devices of the change and of the other instances of the evicted pods.
+    pub(super) gpus: BTreeSet<usize>,
+}
+
+impl PlannedNode<'_> {
+    /// Returns whether its policy can evict this number of pods.
+    pub(super) fn can_evict(&self, count: usize) -> bool {
+        let demand = &self.observed.demand;
+        let limit = usize::try_from(demand.evictions_per_hour).unwrap_or(usize::MAX);
+        demand.mode != DemandMode::Observe && count <= limit
+    }
 }
 
 impl Planning<'_> {
@@ -43,8 +63,11 @@ impl Planning<'_> {
         });
         let mut all: Vec<NodeChange> = each.collect();
         // Pods are not evicted on a node that changes for other pods.
-        let is_other = |change: &&NodeChange| all.iter().all(|one| one.node != change.node);
-        let eviction = self.eviction.as_ref().filter(is_other).cloned();
+        let eviction = self.eviction.iter().map(|eviction| &eviction.change);
+        let eviction: Vec<NodeChange> = eviction
+            .filter(|change| all.iter().all(|one| one.node != change.node))
+            .cloned()
+            .collect();
         all.extend(eviction);
         all
     }
@@ -55,33 +78,60 @@ impl Planning<'_> {
         request: &Request<'_>,
         found: &Defragmentation,
         (fleet, pods): (&Fleet, &[&ClusterPod]),
-    ) -> Option<NodeChange> {
-        let node = self.nodes.iter().find(|node| node.cluster.name == found.node)?;
+    ) -> Option<Eviction> {
+        let node = self.node_named(&found.node)?;
         // Otherwise, an evicted pod would wait for its new instance.
-        let is_available = |restarted: &PodMove| {
-            let target = self.nodes.iter().find(|node| node.cluster.name == restarted.node);
-            let has_policy = |node: &PlannedNode<'_>| node.observed.mode != DemandMode::Observe;
-            restarted.to.exists || target.is_some_and(has_policy)
+        let has_policy = |name: &str| {
+            self.node_named(name)
+                .is_some_and(|node| node.observed.demand.mode != DemandMode::Observe)
         };
-        if !found.moves.iter().all(is_available) {
+        let mut moves = found.moves.iter();
+        if !node.can_evict(pods.len()) || !moves.all(|one| one.to.exists || has_policy(&one.node)) {
             return None;
         }
+        let gpus: BTreeSet<usize> = (0..fleet.gpus().len())
+            .filter(|gpu| {
+                let instances =
+                    |fleet: &Fleet| fleet.gpus().get(*gpu).map(|gpu| gpu.instances().to_vec());
+                instances(fleet) != instances(&self.fleet)
+            })
+            .collect();
+        let destroyed = node.gpus().flat_map(|gpu| self.destroyed(gpu, fleet));
         let evictions = pods
             .iter()
             .map(|pod| Some(PodEviction { pod: pod.key.to_string(), uid: pod.uid.clone()? }));
         let text = format!(
-            "create on node {}: {} of {}; {} evicted",
+            "create on node {}: {} of {}; destroy after {} evicted: {}",
             found.node,
             found.instance.describe(),
             found.device_name,
-            count_noun(pods.len(), "running pod is", "running pods are"),
+            count_noun(pods.len(), "pod is", "pods are"),
+            join(destroyed, ", ")
         );
-        Some(NodeChange {
+        let change = NodeChange {
             node: found.node.clone(),
             inventory: inventory_after(node, fleet)?,
             pods: vec![(request.pod.key.to_string(), text)],
             evictions: evictions.collect::<Option<Vec<PodEviction>>>()?,
-        })
+        };
+        Some(Eviction { change, gpus })
+    }
+
+    fn node_named(&self, name: &str) -> Option<&PlannedNode<'_>> {
+        self.nodes.iter().find(|node| node.cluster.name == name)
+    }
+
+    /// The instances of a device that another state of the fleet does not have.
+    fn destroyed(&self, gpu: usize, after: &Fleet) -> Vec<String> {
+        let instances = |fleet: &Fleet| -> Vec<Place> {
+            let gpu = fleet.gpus().get(gpu).map(Gpu::instances);
+            gpu.unwrap_or_default().iter().map(|one| one.place).collect()
+        };
+        let geometry = self.fleet.gpus().get(gpu).and_then(|gpu| self.fleet.geometry_of(gpu));
+        let remaining = instances(after);
+        let gone = instances(&self.fleet).into_iter().filter(|place| !remaining.contains(place));
+        let described = gone.filter_map(|place| instance_place(geometry?, &place));
+        described.map(|place| place.describe()).collect()
     }
 }
 

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use octavo_fleet::cluster::{ClusterPod, PodKey, PodRequirements};
+use octavo_fleet::cluster::{ClusterPod, Effect, PodKey, PodRequirements, Taint};
 use octavo_model::resource::ResourceName;
+use octavo_node::node_object::REPARTITIONING_TAINT;
 
-use super::change::NodeChange;
+use super::change::Eviction;
 use super::explanation::instance_place;
 use super::request::Request;
 use super::{ChosenPlace, PlannedNode, Planning, is_instance, profile_of};
@@ -22,6 +23,8 @@ const MAX_EXAMINED: usize = 512;
 const MAX_TRIED: usize = 8;
 /// Holder number of the restarted pods. No request has it.
 const RESTARTED: usize = usize::MAX;
+/// Lowest priority of pods that the cluster depends on. Source: Kubernetes, `SystemCriticalPriority`.
+const CRITICAL_PRIORITY: i32 = 2_000_000_000;
 /// Kinds of owners that create a deleted pod again.
 const RECREATING_OWNERS: [&str; 5] =
     ["Deployment", "ReplicaSet", "StatefulSet", "ReplicationController", "Job"];
@@ -53,28 +56,40 @@ struct RunningPod<'a> {
 
 impl<'a> Planning<'a> {
     /// The fewest pods on these nodes whose restart on other nodes makes room for a pod, and the change of the node. Of equally many, those
-    /// whose restart repeats the least work. Nodes whose policies carry out proposals come first. Nothing is allocated.
+    /// whose restart repeats the least work. Nodes whose policies can evict the pods come first. Nothing is allocated.
     pub(super) fn defragmentation(
         &self,
         number: usize,
         request: &Request<'_>,
         (resource, nodes): (&str, &[usize]),
-    ) -> Option<(Defragmentation, Option<NodeChange>)> {
+    ) -> Option<(Defragmentation, Option<Eviction>)> {
         let mut places: Vec<OccupiedPlace> = Vec::new();
         for node in nodes {
             places.extend(self.occupied_places(*node, number, resource));
         }
-        let mode =
-            |place: &OccupiedPlace| self.nodes.get(place.node).map(|node| node.observed.mode);
-        places.sort_by_key(|place| (mode(place), place.instances.len(), place.slices, place.gpu));
+        let is_manual = |place: &OccupiedPlace, count: usize| {
+            self.nodes.get(place.node).is_none_or(|node| !node.can_evict(count))
+        };
+        places.sort_by_key(|place| {
+            let count = place.instances.len();
+            (is_manual(place, count), count, place.slices, place.gpu)
+        });
         let examined = places.iter().take(MAX_EXAMINED);
-        let examined = examined.filter_map(|place| Some((place, self.users(place)?)));
+        let examined =
+            examined.filter_map(|place| Some((place, self.users(place, request.pod.priority)?)));
         let mut examined: Vec<(&OccupiedPlace, Vec<RunningPod<'a>>)> = examined.collect();
         examined.sort_by_key(|(place, users)| {
-            (mode(place), users.len(), repeated_work(users), place.gpu)
+            (is_manual(place, users.len()), users.len(), repeated_work(users), place.gpu)
         });
-        let mut tried = examined.into_iter().take(MAX_TRIED);
-        tried.find_map(|(place, users)| self.restarted(place, users, (number, request)))
+        let mut first = None;
+        for (place, users) in examined.into_iter().take(MAX_TRIED) {
+            let found = self.restarted(place, users, (number, request));
+            if found.as_ref().is_some_and(|(_, eviction)| eviction.is_some()) {
+                return found;
+            }
+            first = first.or(found);
+        }
+        first
     }
 
     fn occupied_places(&self, node: usize, number: usize, resource: &str) -> Vec<OccupiedPlace> {
@@ -102,9 +117,12 @@ impl<'a> Planning<'a> {
     }
 
     /// The pods that use a place, if all of them can restart.
-    fn users(&self, occupied: &OccupiedPlace) -> Option<Vec<RunningPod<'a>>> {
+    fn users(&self, occupied: &OccupiedPlace, priority: i32) -> Option<Vec<RunningPod<'a>>> {
         let users = occupied.instances.iter().map(|place| self.running_pod(occupied, *place));
         let users = users.collect::<Option<Vec<RunningPod<'a>>>>()?;
+        if users.iter().any(|user| user.pod.priority > priority) {
+            return None;
+        }
         let pods: BTreeSet<&PodKey> = users.iter().map(|one| &one.pod.key).collect();
         (pods.len() == users.len()).then_some(users)
     }
@@ -126,7 +144,15 @@ impl<'a> Planning<'a> {
         let is_recreated =
             owner.is_some_and(|owner| RECREATING_OWNERS.contains(&owner.kind.as_str()));
         let is_here = pod.holding_node() == Some(node.cluster.name.as_str());
-        (is_single && is_here && is_recreated).then(|| RunningPod {
+        let taint = Taint {
+            key: REPARTITIONING_TAINT.to_owned(),
+            value: String::new(),
+            effect: Effect::NoSchedule,
+        };
+        let can_leave = !pod.is_terminating
+            && pod.priority < CRITICAL_PRIORITY
+            && !taint.is_tolerated(&pod.requirements.tolerations);
+        (is_single && is_here && is_recreated && can_leave).then(|| RunningPod {
             pod,
             place,
             slices: profile.slices,
@@ -141,7 +167,7 @@ impl<'a> Planning<'a> {
         occupied: &OccupiedPlace,
         mut users: Vec<RunningPod<'_>>,
         (number, request): (usize, &Request<'_>),
-    ) -> Option<(Defragmentation, Option<NodeChange>)> {
+    ) -> Option<(Defragmentation, Option<Eviction>)> {
         for user in &mut users {
             user.nodes = self.other_nodes(&user.pod.requirements, occupied.node);
             if user.nodes.is_empty() {

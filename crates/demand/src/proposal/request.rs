@@ -49,11 +49,11 @@ pub(super) fn orders<'r, 'a>(all: &'r [Request<'a>], fleet: &Fleet) -> [Vec<&'r 
     by_size.sort_by_cached_key(|one| {
         (minute(one), Reverse(one.size(fleet)), Reverse(one.age), &one.pod.key)
     });
-    [by_age, by_size].map(namespaces_in_turn)
+    [by_age, by_size].map(limit_by_namespace)
 }
 
-/// Moves the pods behind the others that their namespaces have beyond a limit.
-fn namespaces_in_turn<'r, 'a>(all: Vec<&'r Request<'a>>) -> Vec<&'r Request<'a>> {
+/// Moves the pods of a namespace beyond [`PODS_FIRST`] to the end.
+fn limit_by_namespace<'r, 'a>(all: Vec<&'r Request<'a>>) -> Vec<&'r Request<'a>> {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     let (mut first, further): (Vec<_>, Vec<_>) = all.into_iter().partition(|one| {
         let count = counts.entry(one.pod.key.namespace.as_str()).or_default();

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use octavo_fleet::cluster::{ClusterNode, ClusterSnapshot};
-use octavo_policy::DemandMode;
+use octavo_policy::{DemandMode, PolicyDemand};
 
 use super::proposal::{Known, NOW, device, node, observed, only, pod};
 use crate::observed::ObservedNode;
@@ -15,7 +15,7 @@ use crate::report::Outcome;
 fn node_whose_policy_carries_out_proposals_is_preferred_if_an_instance_must_be_created() {
     let modes = [DemandMode::Observe, DemandMode::Propose, DemandMode::Act];
     let with_mode = |(number, mode): (u32, DemandMode), instances: &[(Known, bool)]| ObservedNode {
-        mode,
+        demand: PolicyDemand { mode, ..PolicyDemand::default() },
         ..observed(&format!("gpu-{number}"), vec![device(number, instances)])
     };
     let idle = (19, 0, 1);

@@ -12,7 +12,7 @@ use octavo_model::id::{MigUuid, PciAddress};
 use octavo_model::inventory::{ComputeInstance, Condition, Device, GpuInstance, Inventory, Mig};
 use octavo_model::resource::ResourceName;
 use octavo_model::sharing_status::{Health, ResourceStatus, SharingStatus, UnitStatus};
-use octavo_policy::DemandMode;
+use octavo_policy::PolicyDemand;
 use proptest::prelude::*;
 
 use crate::geometry::Geometry;
@@ -60,7 +60,7 @@ pub(super) fn observed(name: &str, devices: Vec<Device>) -> ObservedNode {
         sharing: None,
         is_stale: false,
         are_users_known: true,
-        mode: DemandMode::Observe,
+        demand: PolicyDemand::default(),
         changed_for: BTreeSet::new(),
     }
 }

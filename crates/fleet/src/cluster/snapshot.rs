@@ -152,6 +152,10 @@ pub struct ClusterPod {
     pub owner: Option<PodOwner>,
     /// Its labels, if it requests devices.
     pub labels: BTreeMap<String, String>,
+    /// Its priority.
+    pub priority: i32,
+    /// True if it is being deleted.
+    pub is_terminating: bool,
 }
 
 /// Workload that owns a pod: its controller, or the Deployment of its `ReplicaSet`.

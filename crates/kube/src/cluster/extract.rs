@@ -131,6 +131,8 @@ pub(super) fn pod(pod: object::Pod) -> Extracted<ClusterPod> {
         until: ends.flatten(),
         owner,
         labels,
+        priority: spec.priority.unwrap_or_default(),
+        is_terminating: is_going,
     };
     let is_invalid = calculator.found_invalid || has_invalid_selection || ends == Some(None);
     Extracted { object, is_invalid }

@@ -126,6 +126,7 @@ pub(super) struct PodSpec {
     pub(super) affinity: Option<PodAffinity>,
     pub(super) tolerations: Option<Vec<Toleration>>,
     pub(super) active_deadline_seconds: Option<i64>,
+    pub(super) priority: Option<i32>,
     pub(super) resource_claims: Option<Vec<Claim>>,
 }
 

@@ -16,6 +16,7 @@ pub mod debounce;
 pub mod drain;
 pub mod event_deduplicator;
 pub mod event_queue;
+pub mod eviction_permission;
 pub mod exact_instances;
 pub mod node_diff;
 pub mod operands;
@@ -26,6 +27,7 @@ pub mod view;
 pub mod write_backoff;
 
 pub use debounce::Debounced;
+pub use eviction_permission::{EvictionPermission, EvictionPermissionError};
 pub use exact_instances::{InstancesRejected, check_instances, demand_layout, is_demand_layout};
 pub use node_diff::{
     ConflictingKey, DesiredLabels, DesiredNode, NodeChanges, NodeWrite, PluginLabel,
@@ -46,7 +48,7 @@ pub const LAYOUT_LABEL: &str = "octavo.dev/layout";
 pub const LOG_LEVEL_ANNOTATION: &str = "octavo.dev/log-level";
 /// Annotation written by a controller: exact MIG instances of the node, for a layout with the prefix `demand-`.
 pub const INSTANCES_ANNOTATION: &str = "octavo.dev/instances";
-/// Annotation written by a controller: UIDs, separated by commas, of the pods that may be evicted for the layout of [`INSTANCES_ANNOTATION`].
+/// Annotation written by a controller: pods that may be evicted for exact instances, as an [`EvictionPermission`].
 pub const EVICT_ANNOTATION: &str = "octavo.dev/evict";
 /// Annotation written by users and by policies: drain settings of the agent while the annotation exists.
 pub const DRAIN_ANNOTATION: &str = "octavo.dev/drain";

@@ -6,7 +6,7 @@ use jiff::{Timestamp, ToSpan};
 use octavo_fleet::cluster::{ClusterNode, LayoutReport, Readiness};
 use octavo_model::reason::Reason;
 use octavo_node::node_object::{
-    EVICT_ANNOTATION, INSTANCES_ANNOTATION, demand_layout, is_demand_layout,
+    EVICT_ANNOTATION, EvictionPermission, INSTANCES_ANNOTATION, demand_layout, is_demand_layout,
 };
 use serde_json::{Value, json};
 
@@ -50,6 +50,8 @@ pub(super) struct Cluster {
     pub(super) writes: u32,
     /// Instances that pending pods need, by node.
     pub(super) proposals: BTreeMap<String, NodeProposal>,
+    /// Pods that wait no longer.
+    pub(super) placed: BTreeSet<String>,
     /// Events about changes of instances.
     pub(super) events: Vec<ChangeEvent>,
     /// Times at which nodes got a layout of demand.
@@ -75,6 +77,7 @@ impl Cluster {
             taken_down: BTreeSet::new(),
             writes: 0,
             proposals: BTreeMap::new(),
+            placed: BTreeSet::new(),
             events: Vec::new(),
             instance_changes: BTreeMap::new(),
             evictions: BTreeMap::new(),
@@ -212,9 +215,10 @@ impl Cluster {
             machine.age = 0;
             if demanded.is_some() {
                 self.instance_changes.entry(name.to_owned()).or_default().push(self.now);
-                let uids = machine.evict.iter().flat_map(|uids| uids.split(','));
-                let uids = uids.map(|_| self.now);
-                self.evictions.entry(name.to_owned()).or_default().extend(uids);
+                let evict: Option<EvictionPermission> =
+                    machine.evict.as_ref().map(|text| text.parse().unwrap());
+                let uids = evict.iter().flat_map(|permission| &permission.uids);
+                self.evictions.entry(name.to_owned()).or_default().extend(uids.map(|_| self.now));
             }
         }
         if self.is_available(name) {
@@ -307,7 +311,11 @@ impl Controller {
             }
         }
         let world = world(&policies, nodes.values(), cluster.now);
-        let steps = next(&World { proposals: Some(cluster.proposals.clone()), ..world }).steps;
+        let changes = policies.iter().flat_map(|policy| &policy.status.changes);
+        let waiting = changes.flat_map(|change| &change.pods);
+        let waiting = waiting.filter(|pod| !cluster.placed.contains(*pod)).cloned().collect();
+        let proposals = Some(cluster.proposals.clone());
+        let steps = next(&World { proposals, waiting, ..world }).steps;
         let mut writes = 0;
         for step in steps {
             if writes >= most {
@@ -392,7 +400,14 @@ pub(super) fn world<'a>(
     now: Timestamp,
 ) -> World<'a> {
     let nodes = nodes.into_iter().map(|node| (node.name.as_str(), PolicyNode::new(node, Some(0))));
-    World { policies, nodes: nodes.collect(), infeasible: BTreeMap::new(), proposals: None, now }
+    World {
+        policies,
+        nodes: nodes.collect(),
+        infeasible: BTreeMap::new(),
+        proposals: None,
+        waiting: BTreeSet::new(),
+        now,
+    }
 }
 
 /// A spec for the nodes of the pool.

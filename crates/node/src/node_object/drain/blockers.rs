@@ -227,7 +227,7 @@ fn classify<'a>(facts: &DrainInputs<'a>, holder: &Holder, is_paused: bool) -> Ho
         }
         None if !known.is_ending && !may_be_evicted(facts, known) => HolderClass::Stays(pod(
             &name,
-            "the change of the instances does not permit to evict it",
+            "the change of the instances does not permit its eviction",
         )),
         None => HolderClass::MayGo(known),
         Some(EvictionExemption::DaemonSet) if is_paused => HolderClass::Other(pod(
