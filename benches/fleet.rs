@@ -2,7 +2,8 @@
 //!
 //! The aggregator is a separate process. The agents and the readers run in this process and use real connections. Agents report
 //! the status of simulated machines, which `octavo inspect` has read. It prints tables in Markdown for `docs/performance.md` and never
-//! fails on a figure. `-- AGENTS` changes the number of agents in the large measurements (10,000).
+//! fails on a figure. `-- AGENTS` changes the number of agents in the large measurements (10,000), and `-- ingest large` runs two
+//! of the measurements only: `memory`, `ingest`, `queries`, `restart` and `large`.
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -28,6 +29,8 @@ mod process;
 mod simulated_agents;
 #[path = "support/simulated_machine.rs"]
 mod simulated_machine;
+#[path = "support/store_ingest.rs"]
+mod store_ingest;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -44,9 +47,13 @@ use simulated_agents::{Connect, SimulatedAgents, name};
 const DEFAULT_AGENT_COUNT: usize = 10_000;
 
 fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let agent_count = arguments.iter().find_map(|argument| argument.parse().ok());
+    let agent_count = agent_count.unwrap_or(DEFAULT_AGENT_COUNT);
+    let names = ["memory", "ingest", "queries", "restart", "large"];
     // `cargo bench` adds flags of its own.
-    let agent_count =
-        std::env::args().find_map(|argument| argument.parse().ok()).unwrap_or(DEFAULT_AGENT_COUNT);
+    let is_selective = arguments.iter().any(|argument| names.contains(&argument.as_str()));
+    let is_wanted = |name: &str| !is_selective || arguments.iter().any(|argument| argument == name);
     let machine = node_status::inventory("H100_80GB_SXM", 0);
     let whole = node_status::parts(&machine);
     let partitioned = node_status::inventory("A100_80GB", 7);
@@ -62,12 +69,16 @@ fn main() {
     std::thread::spawn(move || background.block_on(std::future::pending::<()>()));
     // Agents run on that thread, because the measurements block this one.
     let context = runtime.enter();
-    memory(agent_count, &whole, &split);
-    ingest(&machine);
-    queries(agent_count, &machine);
-    restart(agent_count, &whole);
+    for name in names.into_iter().filter(|name| is_wanted(name)) {
+        match name {
+            "memory" => memory(agent_count, &whole, &split),
+            "ingest" => ingest(&machine),
+            "queries" => queries(agent_count, &machine),
+            "restart" => restart(agent_count, &whole),
+            _ => large_fleet::run([&machine, &partitioned]),
+        }
+    }
     drop(context);
-    large_fleet::run([&machine, &partitioned]);
 }
 
 /// Measures memory per connected agent: the difference of the aggregator with and without agents, divided by their number.
@@ -99,14 +110,11 @@ fn memory(agent_count: usize, whole: &Parts, split: &Parts) {
 fn ingest(machine: &Inventory) {
     const AGENTS: usize = 200;
     const SPAN: Duration = Duration::from_secs(10);
+    let (parts, variants) = (node_status::parts(machine), node_status::variants(machine, 64));
+    let store_alone = store_ingest::deltas_per_cpu_second(AGENTS, &parts, &variants);
     let aggregator = Aggregator::start(&Serving::Plain, Listen::ANYWHERE);
-    let agents = SimulatedAgents::start(
-        AGENTS,
-        &Connect::plain(aggregator.grpc),
-        &node_status::parts(machine),
-    );
+    let agents = SimulatedAgents::start(AGENTS, &Connect::plain(aggregator.grpc), &parts);
     agents.wait_until_in_sync();
-    let variants = node_status::variants(machine, 64);
     let (acknowledged, cpu) =
         (agents.counters.acknowledged.load(Ordering::Relaxed), aggregator.cpu("ingest"));
     let start = Instant::now();
@@ -123,7 +131,8 @@ fn ingest(machine: &Inventory) {
     let busy = (aggregator.cpu("ingest").saturating_sub(cpu)).as_secs_f64();
     println!("| ingest through sockets, {AGENTS} agents | |\n|---|---|");
     println!("| deltas per second, with the agents on the other core | {:.0} |", deltas / time);
-    println!("| deltas per CPU second of the ingest thread | {:.0} |\n", deltas / busy);
+    println!("| deltas per CPU second of the ingest thread | {:.0} |", deltas / busy);
+    println!("| deltas per CPU second without sockets: messages and store | {store_alone:.0} |\n");
 }
 
 /// Measures the time from a change on a node to a response that includes it, and the response times of readers.
