@@ -2,11 +2,12 @@
 //!
 //! Each is parsed once where it enters the program; a value of the type is always well formed. A device is identified
 //! by its UUID and its PCI address, never by its index: indices and minor numbers shift when a GPU falls off the bus
-//! or changes its MIG mode.
+//! or changes its MIG mode. Clones of an identifier share its text.
 
 use std::fmt;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use serde_with::{DeserializeFromStr, SerializeDisplay};
 use thiserror::Error;
@@ -27,24 +28,24 @@ impl ParseError {
 
 /// UUID of a whole GPU as printed by NVML: `GPU-<uuid>`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, SerializeDisplay, DeserializeFromStr)]
-pub struct GpuUuid(String);
+pub struct GpuUuid(Arc<str>);
 
 /// UUID of a MIG device: `MIG-<uuid>`, or `MIG-GPU-<uuid>/<gi>/<ci>` before driver R470. Changes at every creation.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, SerializeDisplay, DeserializeFromStr)]
-pub struct MigUuid(String);
+pub struct MigUuid(Arc<str>);
 
 /// A canonical accelerator type, `vendor-model-memory`, as used by people and selectors: `nvidia-a100-80gb`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, SerializeDisplay, DeserializeFromStr)]
-pub struct TypeName(String);
+pub struct TypeName(Arc<str>);
 
 /// An id in the hardware catalog, finer than a type: `nvidia-a100-sxm4-80gb`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, SerializeDisplay, DeserializeFromStr)]
-pub struct Sku(String);
+pub struct Sku(Arc<str>);
 
 /// Name of a Kubernetes Node: an RFC 1123 subdomain of at most 253 characters. Source: Kubernetes, "Object Names and
 /// IDs".
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, SerializeDisplay, DeserializeFromStr)]
-pub struct NodeName(String);
+pub struct NodeName(Arc<str>);
 
 /// A PCI function: domain, bus, device, function.
 #[derive(
@@ -71,7 +72,7 @@ macro_rules! text_id {
 
             fn from_str(text: &str) -> Result<Self, ParseError> {
                 if $well_formed(text) {
-                    Ok(Self(text.to_owned()))
+                    Ok(Self(text.into()))
                 } else {
                     Err(ParseError::new(text, $expected))
                 }

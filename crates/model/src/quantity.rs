@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_with::{DeserializeFromStr, SerializeDisplay};
@@ -105,30 +106,31 @@ fn two_numbers(text: &str, expected: &'static str) -> Result<(u32, u32), ParseEr
 
 /// An NVIDIA driver version: `570.133.20`, or `470.82` with two parts.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, SerializeDisplay, DeserializeFromStr)]
-pub struct DriverVersion {
-    text: String,
-    parts: (String, String, String),
-}
+pub struct DriverVersion(Arc<str>);
 
 impl DriverVersion {
     /// The whole version.
     pub fn as_str(&self) -> &str {
-        &self.text
+        &self.0
     }
 
     /// The branch: `570` of `570.133.20`. Leading zeros are preserved (`01` stays `01`).
     pub fn major(&self) -> &str {
-        &self.parts.0
+        self.part(0)
     }
 
     /// `133` of `570.133.20`.
     pub fn minor(&self) -> &str {
-        &self.parts.1
+        self.part(1)
     }
 
     /// `20` of `570.133.20`; empty if there are only two parts.
     pub fn revision(&self) -> &str {
-        &self.parts.2
+        self.part(2)
+    }
+
+    fn part(&self, number: usize) -> &str {
+        self.0.split('.').nth(number).unwrap_or_default()
     }
 }
 
@@ -136,27 +138,21 @@ impl FromStr for DriverVersion {
     type Err = ParseError;
 
     fn from_str(text: &str) -> Result<Self, ParseError> {
-        let parts: Vec<&str> = text.split('.').collect();
-        let numeric = parts.iter().all(|part| {
+        let mut parts = text.split('.');
+        let numeric = parts.all(|part| {
             !part.is_empty() && part.len() <= 9 && part.bytes().all(|b| b.is_ascii_digit())
         });
-        let parts = match (numeric, parts.as_slice()) {
-            (true, [major, minor]) => (*major, *minor, ""),
-            (true, [major, minor, revision]) => (*major, *minor, *revision),
-            (true | false, _) => {
-                return Err(ParseError::new(text, "a driver version like 570.133.20 or 470.82"));
-            }
-        };
-        Ok(Self {
-            text: text.to_owned(),
-            parts: (parts.0.to_owned(), parts.1.to_owned(), parts.2.to_owned()),
-        })
+        if numeric && (2..=3).contains(&text.split('.').count()) {
+            Ok(Self(text.into()))
+        } else {
+            Err(ParseError::new(text, "a driver version like 570.133.20 or 470.82"))
+        }
     }
 }
 
 impl fmt::Display for DriverVersion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&self.text)
+        f.pad(&self.0)
     }
 }
 
