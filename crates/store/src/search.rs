@@ -273,7 +273,7 @@ impl<'a> Search<'a> {
     }
 
     fn take_pods(&mut self, node: &Node) {
-        let Some(part) = node.parts.get(PartKey::usage().as_str()) else {
+        let Some(part) = node.parts.get(PartKey::USAGE) else {
             return;
         };
         self.count_read(part.bytes().len());

@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 
 use octavo_fleet::summary::MAX_USAGE_BYTES;
 use octavo_model::catalog::ProfileCatalog;
-use octavo_model::id::PciAddress;
+use octavo_model::id::{ParseError, PciAddress};
 use octavo_model::inventory::{Device, Inventory, Machine, Neuron, NvmlState};
 use octavo_model::sharing_status::SharingStatus;
 use octavo_node::label_set::LabelSet;
@@ -44,7 +44,6 @@ pub const MAX_PROCESSES: usize = 4096;
 pub const MAX_NEURON_DEVICES: usize = 64;
 
 const DEVICE_PREFIX: &str = "device/";
-const NEURON_KEY: &str = "neuron";
 const NEURON_DEVICE_PREFIX: &str = "neuron/";
 const PROFILES_PREFIX: &str = "profiles/";
 
@@ -263,7 +262,7 @@ pub fn device_parts(parts: &Parts) -> impl Iterator<Item = (&PartKey, &Content)>
 
 /// Parts of the Neuron driver and its devices.
 pub fn neuron_parts(parts: &Parts) -> impl Iterator<Item = (&PartKey, &Content)> {
-    let is_neurons = |key: &str| key == NEURON_KEY || key.starts_with(NEURON_DEVICE_PREFIX);
+    let is_neurons = |key: &str| key == PartKey::NEURON || key.starts_with(NEURON_DEVICE_PREFIX);
     let parts = parts.iter();
     parts.filter(move |(key, _)| is_neurons(key.as_str()))
 }
@@ -276,13 +275,21 @@ pub fn profile_parts(parts: &Parts) -> impl Iterator<Item = (&PartKey, &Content)
 
 /// Returns the PCI address in a key.
 pub fn device_address(key: &PartKey) -> Result<PciAddress, StatusError> {
-    let address = key.as_str().strip_prefix(DEVICE_PREFIX).unwrap_or_default();
-    let pci = address.parse::<PciAddress>().map_err(|error| StatusError::part(key, error))?;
+    let pci = parse_device_address(key).map_err(|error| StatusError::part(key, error))?;
     // An address can be spelled in several ways, but each device has only one part.
     if PartKey::device(pci) != *key {
         return Err(StatusError::part(key, StatusProblem::NonCanonicalAddress));
     }
     Ok(pci)
+}
+
+/// Returns the PCI address in a key that [`device_address`] accepted before. The form of the address is not checked again.
+pub fn accepted_device_address(key: &PartKey) -> Option<PciAddress> {
+    parse_device_address(key).ok()
+}
+
+fn parse_device_address(key: &PartKey) -> Result<PciAddress, ParseError> {
+    key.as_str().strip_prefix(DEVICE_PREFIX).unwrap_or_default().parse()
 }
 
 impl Catalogs {

@@ -160,7 +160,7 @@ impl PluginConfigController {
 }
 
 fn part(node: &Node) -> Option<&octavo_stream::protocol::Content> {
-    node.parts.get(PartKey::sharing().as_str())
+    node.parts.get(PartKey::SHARING)
 }
 
 /// Configuration that the node requests. The store decoded the part before it accepted it.

@@ -191,7 +191,7 @@ fn has_same_claims(one: &Node, other: &Node) -> bool {
 
 /// Claims of the node's pods. The store decoded the part before it accepted it.
 fn node_claims(node: &Node) -> Claims {
-    let part = node.parts.get(PartKey::usage().as_str());
+    let part = node.parts.get(PartKey::USAGE);
     let part = part.filter(|_| !node.freshness.found_stale());
     let usage = part.and_then(|part| status::decode_usage(part).ok());
     usage.map_or_else(Claims::new, |usage| claims(&usage, &types(node)))

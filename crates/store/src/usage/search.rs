@@ -138,7 +138,7 @@ impl<'a> Search<'a> {
 
     /// Adds the rows of a node. The store accepts decodable parts only.
     fn add_node(&mut self, node: &Node) {
-        let Some(part) = node.parts.get(PartKey::usage().as_str()) else {
+        let Some(part) = node.parts.get(PartKey::USAGE) else {
             return;
         };
         self.read = self.read.saturating_add(part.bytes().len());

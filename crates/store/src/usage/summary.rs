@@ -94,7 +94,7 @@ impl<'a> Summary<'a> {
     }
 
     fn take(&mut self, node: &Node) {
-        let Some(part) = node.parts.get(PartKey::usage().as_str()) else {
+        let Some(part) = node.parts.get(PartKey::USAGE) else {
             return;
         };
         if node.freshness.is_stale(self.now) {

@@ -335,7 +335,7 @@ fn run_summary(fleet: &Fleet, most: usize, now: Moment) -> (summary::UsageTotals
 /// The same node, with a replica allocated to each pod.
 fn node_with_allocations(name: &str, pods: u32) -> Arc<Node> {
     let node = node(name, &(0..u64::from(pods)).collect::<Vec<u64>>());
-    let part = node.parts.get(PartKey::usage().as_str()).unwrap();
+    let part = node.parts.get(PartKey::USAGE).unwrap();
     let mut usage = status::decode_usage(part).unwrap();
     let tenants = &mut usage.devices[0].units[0].tenants;
     for (number, tenant) in (0..).zip(tenants) {
@@ -374,7 +374,7 @@ fn ac_010_allocations_per_namespace_are_summed_over_fresh_nodes() {
 /// The same node, with a pod of `namespace` on each of these devices, without a process and with this memory.
 fn node_with_idle_pods(name: &str, namespace: &str, memory: u64, pods: usize) -> Arc<Node> {
     let node = node(name, &[0]);
-    let part = node.parts.get(PartKey::usage().as_str()).unwrap();
+    let part = node.parts.get(PartKey::USAGE).unwrap();
     let mut usage = status::decode_usage(part).unwrap();
     let unit = &mut usage.devices[0].units[0];
     unit.replicas = None;

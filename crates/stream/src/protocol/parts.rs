@@ -45,34 +45,49 @@ pub struct PartKeyError(String);
 const MAX_KEY_BYTES: usize = 64;
 
 impl PartKey {
+    /// Text of [`PartKey::node`].
+    pub const NODE: &'static str = "node";
+    /// Text of [`PartKey::labels`].
+    pub const LABELS: &'static str = "labels";
+    /// Text of [`PartKey::layout`].
+    pub const LAYOUT: &'static str = "layout";
+    /// Text of [`PartKey::sharing`].
+    pub const SHARING: &'static str = "sharing";
+    /// Text of [`PartKey::usage`].
+    pub const USAGE: &'static str = "usage";
+    /// Text of [`PartKey::past_usage`].
+    pub const PAST_USAGE: &'static str = "past-usage";
+    /// Text of [`PartKey::neuron`].
+    pub const NEURON: &'static str = "neuron";
+
     /// Key of the machine and its NVML link.
     pub fn node() -> Self {
-        Self("node".into())
+        Self(Self::NODE.into())
     }
 
     /// Key of the node's labels.
     pub fn labels() -> Self {
-        Self("labels".into())
+        Self(Self::LABELS.into())
     }
 
     /// Key of the layout's status.
     pub fn layout() -> Self {
-        Self("layout".into())
+        Self(Self::LAYOUT.into())
     }
 
     /// Key of the sharing status.
     pub fn sharing() -> Self {
-        Self("sharing".into())
+        Self(Self::SHARING.into())
     }
 
     /// Key of the usage by pod.
     pub fn usage() -> Self {
-        Self("usage".into())
+        Self(Self::USAGE.into())
     }
 
     /// Key of the past usage by pod.
     pub fn past_usage() -> Self {
-        Self("past-usage".into())
+        Self(Self::PAST_USAGE.into())
     }
 
     /// Key of a device.
@@ -82,7 +97,7 @@ impl PartKey {
 
     /// Key of the Neuron driver's report about the node.
     pub fn neuron() -> Self {
-        Self("neuron".into())
+        Self(Self::NEURON.into())
     }
 
     /// Key of a Neuron device, by the driver's number for it.
@@ -200,10 +215,27 @@ impl Parts {
     /// Applies `change`. Removing a missing part has no effect.
     #[must_use]
     pub fn apply(&self, change: &Change) -> Self {
+        if let Some(parts) = self.with_contents(change) {
+            return parts;
+        }
         let removed: BTreeSet<&PartKey> = change.removed.iter().collect();
         let retained = self.0.iter();
         let retained = retained.filter(|(key, _)| !removed.contains(key));
         retained.chain(&change.changed).cloned().collect()
+    }
+
+    /// Applies a change of the contents of existing parts, the usual one, without sorting; `None` for any other change.
+    fn with_contents(&self, change: &Change) -> Option<Self> {
+        if !change.removed.is_empty() {
+            return None;
+        }
+        let mut parts = Arc::clone(&self.0);
+        let places = Arc::make_mut(&mut parts);
+        for (key, content) in &change.changed {
+            let at = places.binary_search_by(|(known, _)| known.cmp(key)).ok()?;
+            places.get_mut(at)?.1 = content.clone();
+        }
+        Some(Self(parts))
     }
 }
 

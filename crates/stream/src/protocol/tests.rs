@@ -68,6 +68,29 @@ fn in_sync(epoch: u64, parts: Parts) -> (Sender, Receiver) {
 }
 
 #[test]
+fn change_replaces_adds_and_removes_parts() {
+    let part = |key: &str, byte: u8| (key.parse().unwrap(), Content::new([byte]));
+    let parts =
+        |all: &[(&str, u8)]| -> Parts { all.iter().map(|(key, byte)| part(key, *byte)).collect() };
+    let before = parts(&[("labels", 1), ("node", 2)]);
+    for (changed, removed, after) in [
+        (&[("node", 3)][..], &[][..], &[("labels", 1), ("node", 3)][..]),
+        (&[("node", 3), ("node", 4)], &[], &[("labels", 1), ("node", 4)]),
+        (&[("node", 3), ("layout", 4)], &[], &[("labels", 1), ("layout", 4), ("node", 3)]),
+        (&[], &["node", "layout"], &[("labels", 1)]),
+        (&[("node", 3)], &["node"], &[("labels", 1), ("node", 3)]),
+        (&[], &[], &[("labels", 1), ("node", 2)]),
+    ] {
+        let change = Change {
+            changed: changed.iter().map(|(key, byte)| part(key, *byte)).collect(),
+            removed: removed.iter().map(|key: &&str| key.parse().unwrap()).collect(),
+        };
+        assert_eq!(before.apply(&change), parts(after), "{change:?}");
+    }
+    assert_eq!(before, parts(&[("labels", 1), ("node", 2)]));
+}
+
+#[test]
 fn new_node_sends_snapshot_then_deltas() {
     let (mut sender, mut receiver) = in_sync(1, status(1));
     assert_eq!(receiver.parts(), &status(1));

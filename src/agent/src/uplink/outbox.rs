@@ -511,7 +511,7 @@ mod tests {
         let wall = |second| Timestamp::from_second(second).unwrap();
         let past = || {
             let QueuedStatus::Status(parts) = uplink.borrow().clone() else { return Vec::new() };
-            let content = parts.get(PartKey::past_usage().as_str());
+            let content = parts.get(PartKey::PAST_USAGE);
             let past = content.map(|content| status::decode_past_usage(content).unwrap());
             past.unwrap_or_default().iter().map(|past| past.at).collect::<Vec<_>>()
         };
