@@ -331,8 +331,8 @@ impl Store {
     ) -> Result<AggregatorMessage, StoreError> {
         let parts = status.parts();
         check_size(name, parts)?;
-        let known = self.fleet.nodes.get(name).map(Arc::as_ref);
-        let summary = decode::decode(parts, known, &mut self.interned);
+        let known = self.fleet.nodes.get(name).cloned();
+        let summary = decode::decode(parts, known.as_deref(), &mut self.interned);
         let summary = summary.map_err(|source| StoreError::Status {
             node: name.clone(),
             source: Box::new(source),
@@ -353,7 +353,7 @@ impl Store {
         let node = Node::new(origin, parts, summary, freshness);
         let mut changes = entry.baseline.set_connection(true, false);
         changes.extend(entry.baseline.update(&node.report()));
-        let node = match self.fleet.nodes.get(name) {
+        let node = match known {
             None => node,
             Some(known) => node.with_changes(known.changes_with(changes, now)),
         };

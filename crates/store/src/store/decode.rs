@@ -6,11 +6,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use octavo_fleet::summary::{DeviceSummary, LayoutSummary, NodeSummary, SharingSummary, UsageRank};
+use octavo_fleet::summary::{
+    DevicePlace, DeviceSummary, LayoutSummary, NodeSummary, SharingSummary, UsageRank,
+};
 use octavo_history::{DeviceSample, samples};
 use octavo_model::id::{PciAddress, TypeName};
 use octavo_stream::protocol::{Content, PartKey, Parts};
-use octavo_stream::status::{self, Catalogs, StatusError};
+use octavo_stream::status::{self, StatusError};
 
 use super::intern::ContentInterner;
 use crate::fleet::{Node, StatusSummary};
@@ -21,10 +23,9 @@ pub(super) fn decode(
     known: Option<&Node>,
     interned: &mut ContentInterner,
 ) -> Result<StatusSummary, StatusError> {
-    let node = parts.get(PartKey::node().as_str());
-    match (node, known) {
-        (Some(node), Some(known)) if has_same_context(parts, &known.parts) => {
-            decode_changes(parts, node, known, interned)
+    match known {
+        Some(known) if has_same_context(parts, &known.parts) => {
+            decode_changes(parts, known, interned)
         }
         _ => {
             let status = status::decode(parts)?;
@@ -46,9 +47,8 @@ pub(super) fn decode(
 /// catalogs. Neuron parts affect the meaning of other parts, so statuses with them, which are small, are decoded
 /// completely.
 fn has_same_context(one: &Parts, other: &Parts) -> bool {
-    let node = PartKey::node();
     let has_neuron = |parts| status::neuron_parts(parts).next().is_some();
-    one.get(node.as_str()) == other.get(node.as_str())
+    one.get(PartKey::NODE) == other.get(PartKey::NODE)
         && !has_neuron(one)
         && !has_neuron(other)
         && status::profile_parts(one).eq(status::profile_parts(other))
@@ -56,60 +56,54 @@ fn has_same_context(one: &Parts, other: &Parts) -> bool {
 
 fn decode_changes(
     parts: &Parts,
-    node: &Content,
     known: &Node,
     interned: &mut ContentInterner,
 ) -> Result<StatusSummary, StatusError> {
-    let (_, nvml) = status::decode_node(node)?;
-    let summaries = summaries(known);
-    let mut catalogs = None;
-    let mut devices = BTreeMap::new();
+    let nvml = &known.summary.nvml;
+    let mut devices = Vec::with_capacity(known.devices.len());
     for (key, content) in status::device_parts(parts) {
-        let same = known.parts.get(key.as_str()) == Some(content);
-        let (pci, summary) = if let Some((pci, summary)) = summaries.get(key).filter(|_| same) {
-            (*pci, DeviceSummary::clone(summary))
+        let is_same = known.parts.get(key.as_str()) == Some(content);
+        devices.push(if let Some(device) = known_device(known, key).filter(|_| is_same) {
+            device.clone()
         } else {
-            let catalogs = match &catalogs {
-                Some(catalogs) => catalogs,
-                None => catalogs.insert(Catalogs::decode(parts)?),
-            };
-            let device = status::decode_device(key, content, catalogs)?;
-            (device.pci, DeviceSummary::new(&device, &nvml))
-        };
-        devices.insert(pci, summary);
+            let catalogs = interned.catalogs(parts)?;
+            DeviceSummary::new(&status::decode_device(key, content, &catalogs)?, nvml)
+        });
     }
-    let types = devices.iter();
-    let types = types.filter_map(|(pci, device)| Some((*pci, device.type_name.clone()?)));
-    let types: BTreeMap<PciAddress, TypeName> = types.collect();
-    let devices: Vec<DeviceSummary> = devices.into_values().collect();
-    let layout = unless_same(parts, known, &PartKey::layout(), &known.summary.layout, |content| {
+    // Keys sort as text, addresses sort numerically.
+    devices.sort_by_key(|device| device.facts.place);
+    let layout = unless_same(parts, known, PartKey::LAYOUT, &known.summary.layout, |content| {
         let layout = content.map(status::decode_layout).transpose()?;
         Ok(layout.as_ref().map(LayoutSummary::of))
     })?;
     let sharing =
-        unless_same(parts, known, &PartKey::sharing(), &known.summary.sharing_status, |content| {
+        unless_same(parts, known, PartKey::SHARING, &known.summary.sharing_status, |content| {
             let sharing = content.map(status::decode_sharing).transpose()?;
             Ok(sharing.as_ref().map(SharingSummary::of))
         })?;
     // Usage changes often and is decoded on request, so only its sort keys and samples are stored beside the part. An
     // invalid part is refused.
     let of_usage = (known.usage.clone(), Arc::clone(&known.samples));
-    let (usage, samples) = unless_same(parts, known, &PartKey::usage(), &of_usage, |content| {
+    let (usage, samples) = unless_same(parts, known, PartKey::USAGE, &of_usage, |content| {
         let Some(usage) = content.map(status::decode_usage).transpose()? else {
             return Ok((UsageRank::default(), Arc::default()));
         };
-        Ok((UsageRank::from_usage(&usage), samples(&usage, &types).into()))
+        let types = devices.iter().filter_map(|device| {
+            let DevicePlace::Pci(pci) = device.facts.place else { return None };
+            Some((pci, device.type_name.clone()?))
+        });
+        Ok((UsageRank::from_usage(&usage), samples(&usage, &types.collect()).into()))
     })?;
-    unless_same(parts, known, &PartKey::past_usage(), &(), |content| {
+    unless_same(parts, known, PartKey::PAST_USAGE, &(), |content| {
         content.map(status::decode_past_usage).transpose()?;
         Ok(())
     })?;
-    let labels = unless_same(parts, known, &PartKey::labels(), &known.labels, |content| {
+    let labels = unless_same(parts, known, PartKey::LABELS, &known.labels, |content| {
         let labels = content.map(status::decode_labels).transpose()?;
         Ok(interned.insert(parts, labels.unwrap_or_default()))
     })?;
-    let summary = NodeSummary::new(&devices, &nvml, layout);
-    let samples = with_types(samples, &types);
+    let summary = NodeSummary::new(&devices, nvml, layout);
+    let samples = with_types(samples, &devices);
     let whole = StatusSummary { labels, devices, summary, usage: UsageRank::default(), samples };
     Ok(whole.with_sharing(sharing).with_usage_rank(usage))
 }
@@ -118,23 +112,23 @@ fn decode_changes(
 fn unless_same<T: Clone>(
     parts: &Parts,
     known: &Node,
-    key: &PartKey,
+    key: &str,
     value: &T,
     decode: impl FnOnce(Option<&Content>) -> Result<T, StatusError>,
 ) -> Result<T, StatusError> {
-    let content = parts.get(key.as_str());
-    if content == known.parts.get(key.as_str()) {
+    let content = parts.get(key);
+    if content == known.parts.get(key) {
         return Ok(value.clone());
     }
     decode(content)
 }
 
 /// Sets the types of the devices, which can change without their usage.
-fn with_types(
-    samples: Arc<[DeviceSample]>,
-    types: &BTreeMap<PciAddress, TypeName>,
-) -> Arc<[DeviceSample]> {
-    let type_of = |sample: &DeviceSample| types.get(&sample.key.device);
+fn with_types(samples: Arc<[DeviceSample]>, devices: &[DeviceSummary]) -> Arc<[DeviceSample]> {
+    let type_of = |sample: &DeviceSample| {
+        let device = device_at(devices, sample.key.device);
+        device.and_then(|device| device.type_name.as_ref())
+    };
     if samples.iter().all(|sample| sample.type_name.as_ref() == type_of(sample)) {
         return samples;
     }
@@ -145,14 +139,16 @@ fn with_types(
     samples.iter().map(with_type).collect()
 }
 
-/// Known summary of each device, by the key of its part.
-fn summaries(known: &Node) -> BTreeMap<&PartKey, (PciAddress, &DeviceSummary)> {
-    let mut keys: Vec<(PciAddress, &PartKey)> = status::device_parts(&known.parts)
-        .filter_map(|(key, _)| Some((status::device_address(key).ok()?, key)))
-        .collect();
-    keys.sort_unstable();
-    let known = keys.into_iter().zip(&known.devices);
-    known.map(|((pci, key), summary)| (key, (pci, summary))).collect()
+/// Known summary of the device whose part has this key.
+fn known_device<'a>(known: &'a Node, key: &PartKey) -> Option<&'a DeviceSummary> {
+    device_at(&known.devices, status::accepted_device_address(key)?)
+}
+
+/// The device at this address; `devices` are ordered by their places.
+fn device_at(devices: &[DeviceSummary], pci: PciAddress) -> Option<&DeviceSummary> {
+    let place = DevicePlace::Pci(pci);
+    let at = devices.binary_search_by_key(&place, |device| device.facts.place);
+    devices.get(at.ok()?)
 }
 
 #[cfg(test)]
@@ -322,7 +318,10 @@ mod tests {
         fn incremental_decoding_equals_full_decoding((before, after) in statuses()) {
             let text = |error: StatusError| octavo_toolkit::error::chain(&error);
             let known = known(before);
-            let part = decode(&after, known.as_ref(), &mut ContentInterner::default()).map_err(text);
+            let mut interned = ContentInterner::default();
+            let part = decode(&after, known.as_ref(), &mut interned).map_err(text);
+            let again = decode(&after, known.as_ref(), &mut interned).map_err(text);
+            prop_assert_eq!(&part, &again);
             let whole = decode(&after, None, &mut ContentInterner::default()).map_err(text);
             prop_assert_eq!(part, whole);
         }

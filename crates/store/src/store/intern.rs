@@ -4,11 +4,12 @@
 //! are compared byte by byte, because digest collisions can be constructed.
 
 use std::cmp::Ordering;
-use std::collections::{BTreeMap, btree_map};
+use std::collections::{BTreeMap, VecDeque, btree_map};
 use std::sync::Arc;
 
 use octavo_node::label_set::LabelSet;
 use octavo_stream::protocol::{Change, Content, PartKey, Parts};
+use octavo_stream::status::{Catalogs, StatusError, profile_parts};
 
 /// Contents in use, with the parsed labels of those that contain labels.
 #[derive(Debug, Default)]
@@ -16,6 +17,8 @@ pub(super) struct ContentInterner {
     known: BTreeMap<ContentKey, Option<Arc<LabelSet>>>,
     /// Bytes added since the last purge.
     fresh: usize,
+    /// Profile catalogs decoded last, with their parts; at most [`MAX_CATALOGS`].
+    catalogs: VecDeque<(Parts, Arc<Catalogs>)>,
 }
 
 /// Content ordered by digest, for speed, and then by its bytes.
@@ -26,7 +29,10 @@ struct ContentKey(Content);
 /// between two sweeps.
 const MAX_FRESH_BYTES: usize = 16 * 1024 * 1024;
 
-const LABELS: &str = "labels";
+/// Number of distinct profile catalogs that stay decoded: more than a fleet has models of GPUs, and few enough for catalogs
+/// of the maximum size.
+const MAX_CATALOGS: usize = 16;
+
 const PROFILES: &str = "profiles/";
 
 impl ContentInterner {
@@ -60,10 +66,25 @@ impl ContentInterner {
                 self.entry(content);
             }
         }
-        let Some(content) = parts.get(LABELS) else {
+        let Some(content) = parts.get(PartKey::LABELS) else {
             return Arc::new(labels);
         };
         Arc::clone(self.entry(content).get_or_insert_with(|| Arc::new(labels)))
+    }
+
+    /// Returns the decoded profile catalogs of a status.
+    pub(super) fn catalogs(&mut self, parts: &Parts) -> Result<Arc<Catalogs>, StatusError> {
+        let mut known = self.catalogs.iter();
+        if let Some((_, catalogs)) =
+            known.find(|(of, _)| profile_parts(of).eq(profile_parts(parts)))
+        {
+            return Ok(Arc::clone(catalogs));
+        }
+        let catalogs = Arc::new(Catalogs::decode(parts)?);
+        self.catalogs.truncate(MAX_CATALOGS - 1);
+        let profiles = profile_parts(parts).map(|(key, content)| (key.clone(), content.clone()));
+        self.catalogs.push_front((profiles.collect(), Arc::clone(&catalogs)));
+        Ok(catalogs)
     }
 
     fn entry(&mut self, content: &Content) -> &mut Option<Arc<LabelSet>> {
@@ -87,7 +108,7 @@ impl ContentInterner {
 
     fn find(&self, key: &PartKey, content: &Content) -> Option<Content> {
         let key = key.as_str();
-        if key != LABELS && !key.starts_with(PROFILES) {
+        if key != PartKey::LABELS && !key.starts_with(PROFILES) {
             return None;
         }
         let (known, _) = self.known.get_key_value(&ContentKey(content.clone()))?;
@@ -131,5 +152,18 @@ mod tests {
             interned.insert(&[part].into_iter().collect(), LabelSet::default());
         }
         assert!(interned.len() <= 66, "{}", interned.len());
+    }
+
+    #[test]
+    fn decoded_catalogs_are_those_of_the_status_and_bounded() {
+        let mut interned = ContentInterner::default();
+        for number in (0..40).chain(0..40) {
+            let part = (format!("profiles/{number}").parse().unwrap(), Content::new(Vec::new()));
+            let parts: Parts = [part].into_iter().collect();
+            let decoded = interned.catalogs(&parts).unwrap();
+            assert_eq!(*decoded, Catalogs::decode(&parts).unwrap());
+            assert!(Arc::ptr_eq(&decoded, &interned.catalogs(&parts).unwrap()));
+            assert!(interned.catalogs.len() <= MAX_CATALOGS);
+        }
     }
 }
