@@ -59,8 +59,6 @@ pub struct AnswerStream {
     next: Option<AggregatorMessage>,
     /// `None` once the stream is about to end.
     session: Option<Session>,
-    /// Set after each answer, to let other streams run first.
-    yields: bool,
 }
 
 #[derive(Debug)]
@@ -69,6 +67,10 @@ struct Session {
     stats: Stats,
     permit: ReportPermit,
     messages: Streaming<v1::FromAgent>,
+    /// Whether the last poll answered a message.
+    has_answered: bool,
+    /// A message that waits until other streams have run; boxed, because an agent rarely sends one before the answer.
+    waiting: Option<Box<v1::FromAgent>>,
     /// Held so that the store can end the connection.
     _peer: Arc<Peer>,
     _live: ActiveStream,
@@ -161,9 +163,7 @@ impl Fleet for IngestService {
             .with(|store, now| store.accept_hello(&hello, &peer, now))
             .map_err(|refusal| self.refused(refusal.label(), status(&refusal)))?;
         Ok(Response::new(match welcome {
-            HelloOutcome::HoldOff(answer) => {
-                AnswerStream { next: Some(answer), session: None, yields: false }
-            }
+            HelloOutcome::HoldOff(answer) => AnswerStream { next: Some(answer), session: None },
             HelloOutcome::Accepted(permit, answer) => AnswerStream {
                 next: Some(answer),
                 session: Some(Session {
@@ -171,10 +171,11 @@ impl Fleet for IngestService {
                     stats: self.stats.clone(),
                     permit,
                     messages,
+                    has_answered: false,
+                    waiting: None,
                     _live: peer.open_stream(),
                     _peer: peer,
                 }),
-                yields: false,
             },
         }))
     }
@@ -213,17 +214,10 @@ impl Stream for AnswerStream {
         if let Some(answer) = self.next.take() {
             return Poll::Ready(Some(Ok(encode_to_agent(&answer))));
         }
-        // Yields after each message, because even a small one can cause much work.
-        if mem::take(&mut self.yields) {
-            cx.waker().wake_by_ref();
-            return Poll::Pending;
-        }
         let Some(session) = &mut self.session else {
             return Poll::Ready(None);
         };
-        let answer = ready!(session.poll_answer(cx));
-        self.yields = true;
-        match answer {
+        match ready!(session.poll_answer(cx)) {
             Some(Ok(Reply::Answer(answer))) => Poll::Ready(Some(Ok(encode_to_agent(&answer)))),
             Some(Ok(Reply::Superseded)) => {
                 self.session = None;
@@ -251,19 +245,33 @@ impl Session {
         if Pin::new(&mut self.permit.superseded).poll(cx).is_ready() {
             return Poll::Ready(Some(Ok(Reply::Superseded)));
         }
-        let message = match ready!(Pin::new(&mut self.messages).poll_next(cx)) {
-            None => return Poll::Ready(None),
-            Some(Err(status)) => {
-                // A broken connection cannot receive an answer, and is not counted as a refusal.
-                let status = read_error(&status);
-                if status.code() != Code::Unknown && status.code() != Code::Cancelled {
-                    self.stats.refused("unreadable");
-                }
-                return Poll::Ready(Some(Err(status)));
-            }
-            Some(Ok(message)) => message,
+        let has_answered = mem::take(&mut self.has_answered);
+        let message = match self.waiting.take() {
+            Some(message) => *message,
+            None => match ready!(Pin::new(&mut self.messages).poll_next(cx)) {
+                None => return Poll::Ready(None),
+                Some(Err(status)) => return Poll::Ready(Some(Err(self.unreadable(&status)))),
+                Some(Ok(message)) => message,
+            },
         };
+        // Other streams run between two messages, because even a small one can cause much work.
+        if has_answered {
+            self.waiting = Some(Box::new(message));
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        self.has_answered = true;
         Poll::Ready(Some(self.answer(message)))
+    }
+
+    /// Converts the error of a message, and counts it as a refusal, unless the connection is broken and cannot receive an
+    /// answer.
+    fn unreadable(&self, status: &Status) -> Status {
+        let status = read_error(status);
+        if status.code() != Code::Unknown && status.code() != Code::Cancelled {
+            self.stats.refused("unreadable");
+        }
+        status
     }
 
     fn answer(&self, message: v1::FromAgent) -> Result<Reply, Status> {
