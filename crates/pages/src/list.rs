@@ -1,5 +1,7 @@
 //! The list of nodes, with totals of the fleet and its types.
 
+use std::collections::BTreeMap;
+
 use askama::Template;
 use axum::http::Uri;
 use octavo_fleet::access::{Visibility, VisibleTypes};
@@ -126,8 +128,9 @@ pub(super) fn page(view: &FleetView, visibility: &Visibility, uri: &Uri, origin:
     } else {
         vec![one_part(&found, view.clock(), now)]
     };
-    let mut types = fleet.types(now);
-    types.retain(|one| visibility.types.contains(one.counts.type_name.as_ref()));
+    let types = view.types(&fleet, now);
+    let types = types.iter().filter(|one| visibility.types.contains(one.counts.type_name.as_ref()));
+    let types: Vec<TypeTotals> = types.cloned().collect();
     let mut nodes = fleet.nodes.iter();
     let has_layouts = nodes.any(|node| node.summary.layout.is_some());
     let pager = if is_grouped { None } else { pager(&address, &found, fleet.nodes.len()) };
@@ -218,10 +221,6 @@ fn fleet_totals(
             sum.saturating_add(each.saturating_mul(one.counts.counts.total.into()))
         }),
     };
-    let by_state = NodeState::ALL.map(|state| {
-        let nodes = fleet.nodes.iter();
-        (state, nodes.filter(|node| node.state(now) == state).count())
-    });
     let nodes = fleet.nodes.len();
     let is_starting = view.startup().is_some();
     let partitions = counts.partitions;
@@ -242,7 +241,7 @@ fn fleet_totals(
         nodes_noun: if nodes == 1 { "node" } else { "nodes" },
         verdict: attention_summary(fleet, is_starting, now),
         total: count_noun(nodes, "node", "nodes"),
-        states: state_links(&by_state, address),
+        states: state_links(&fleet.states(now), address),
     }
 }
 
@@ -260,9 +259,12 @@ pub(super) fn has_lost_agent(node: &Node, is_starting: bool, now: Moment) -> boo
 
 /// Summary of the state of all nodes.
 pub(super) fn attention_summary(fleet: &Fleet, is_starting: bool, now: Moment) -> String {
-    let count = |is: &dyn Fn(&Node) -> bool| fleet.nodes.iter().filter(|node| is(node)).count();
-    let wanting = count(&|node| needs_attention(node, is_starting, now));
-    let without_agent = count(&|node| !node.has_agent());
+    let (mut wanting, mut without_agent) = (0_usize, 0_usize);
+    for node in fleet.nodes.iter() {
+        let needs_attention = needs_attention(node, is_starting, now);
+        wanting = wanting.saturating_add(usize::from(needs_attention));
+        without_agent = without_agent.saturating_add(usize::from(!node.has_agent()));
+    }
     // Agents may still reconnect during a start, so their nodes are not yet reported as nodes without an agent.
     let is_returning = is_starting && without_agent > 0;
     let verdict = match (wanting, without_agent) {
@@ -284,12 +286,12 @@ pub(super) fn attention_summary(fleet: &Fleet, is_starting: bool, now: Moment) -
     parts.join("; ")
 }
 
-fn state_links(by_state: &[(NodeState, usize)], address: &ListAddress) -> Vec<StateLink> {
+fn state_links(by_state: &BTreeMap<NodeState, usize>, address: &ListAddress) -> Vec<StateLink> {
     let chosen = address.get("state");
     // Most severe state first.
     let shown = by_state.iter().rev();
     shown
-        .filter(|(state, count)| *count > 0 || state.as_str() == chosen)
+        .filter(|(state, count)| **count > 0 || state.as_str() == chosen)
         .map(|(state, count)| StateLink {
             href: address.toggled("state", state.as_str()),
             chosen: state.as_str() == chosen,

@@ -131,6 +131,16 @@ impl Fleet {
         all.into_values().chain(nameless).collect()
     }
 
+    /// Number of nodes in each state at `now`, ordered by severity.
+    pub fn states(&self, now: Moment) -> BTreeMap<NodeState, usize> {
+        let mut states: BTreeMap<NodeState, usize> = NodeState::ALL.map(|state| (state, 0)).into();
+        for node in self.nodes.iter() {
+            let count = states.entry(node.state(now)).or_default();
+            *count = count.saturating_add(1);
+        }
+        states
+    }
+
     /// Changes since `old`.
     pub fn since<'a>(&'a self, old: &'a Self) -> Difference<'a, Node> {
         self.nodes.since(&old.nodes)
@@ -281,12 +291,12 @@ impl Node {
     /// Decodes the last reported usage by pod; `None` if the agent reports none.
     pub fn usage_by_pod(&self) -> Option<Usage> {
         // The store accepts decodable parts only.
-        status::decode_usage(self.parts.get(PartKey::usage().as_str())?).ok()
+        status::decode_usage(self.parts.get(PartKey::USAGE)?).ok()
     }
 
     /// Decodes the past usage that the agent reports, in the order of its times.
     pub fn past_usage(&self) -> Vec<PastUsage> {
-        let part = self.parts.get(PartKey::past_usage().as_str());
+        let part = self.parts.get(PartKey::PAST_USAGE);
         part.and_then(|part| status::decode_past_usage(part).ok()).unwrap_or_default()
     }
 

@@ -42,15 +42,7 @@ pub(super) struct Figure {
 
 /// Nodes by state, most severe state first.
 pub(super) fn node_states(fleet: &Fleet, is_starting: bool, now: Moment) -> StateBar {
-    let mut counts = [0_usize; NodeState::ALL.len()];
-    for node in fleet.nodes.iter() {
-        let state = node.state(now);
-        let place = NodeState::ALL.iter().position(|one| *one == state);
-        if let Some(count) = place.and_then(|place| counts.get_mut(place)) {
-            *count = count.saturating_add(1);
-        }
-    }
-    let states = NodeState::ALL.into_iter().zip(counts).rev();
+    let states = fleet.states(now).into_iter().rev();
     let states = states.filter(|(_, count)| *count > 0).map(|(state, count)| {
         let href = Some(format!("{LIST}?state={}", state.as_str()));
         (state.tone(), StateCount { badge: node_state(state), count, href })

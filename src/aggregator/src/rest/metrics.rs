@@ -13,7 +13,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, header};
 use axum::response::IntoResponse;
 use octavo_fleet::problem::Problem;
-use octavo_fleet::summary::{DeviceCounts, DeviceUse, NodeState};
+use octavo_fleet::summary::{DeviceCounts, DeviceUse};
 use octavo_store::clock::Moment;
 use octavo_store::fleet::{Fleet, TypeTotals};
 use octavo_store::view::FleetView;
@@ -81,7 +81,7 @@ impl Collector for FleetMetrics {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let now = self.view.clock().now();
         let fleet = self.view.listed();
-        let types = types(&fleet, now);
+        let types = types(&self.view.types(&fleet, now));
         build_info(&mut encoder)?;
         nodes(&mut encoder, &fleet, now)?;
         devices(&mut encoder, &types)?;
@@ -133,9 +133,9 @@ pub(crate) fn counters<'a, const N: usize>(
 
 /// Types by name, at most two more than [`MAX_TYPES`]. Devices and nodes of further types are summed up, and so are
 /// those of types that peers report under Octavo's own words, because a series must not be reported twice.
-fn types(fleet: &Fleet, now: Moment) -> Types {
+fn types(all: &[TypeTotals]) -> Types {
     let mut types = Types::new();
-    for TypeTotals { counts, nodes, .. } in fleet.types(now) {
+    for TypeTotals { counts, nodes, .. } in all {
         let room = types.len() < MAX_TYPES;
         let name = match &counts.type_name {
             None => "unknown",
@@ -144,7 +144,7 @@ fn types(fleet: &Fleet, now: Moment) -> Types {
         };
         let (sum, of) = types.entry(name.to_owned()).or_default();
         *sum = sum.plus(counts.counts);
-        *of = of.saturating_add(nodes);
+        *of = of.saturating_add(*nodes);
     }
     types
 }
@@ -155,13 +155,10 @@ fn build_info(encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
 }
 
 fn nodes(encoder: &mut DescriptorEncoder<'_>, fleet: &Fleet, now: Moment) -> fmt::Result {
-    let mut states: BTreeMap<NodeState, u64> = NodeState::ALL.map(|state| (state, 0)).into();
-    for node in fleet.nodes.iter() {
-        let count = states.entry(node.state(now)).or_default();
-        *count = count.saturating_add(1);
-    }
     let help = "Nodes by state";
-    let values = states.into_iter().map(|(state, count)| ([("state", state.as_str())], count));
+    let values = fleet.states(now).into_iter().map(|(state, count)| {
+        ([("state", state.as_str())], u64::try_from(count).unwrap_or(u64::MAX))
+    });
     gauges(encoder, "octavo_nodes", help, values)
 }
 
