@@ -54,7 +54,7 @@ fn messages(parts: &Parts, variants: &[(u32, Parts)]) -> (Vec<Vec<u8>>, Vec<u8>)
     let deltas = (0..ROUNDS).map(|round| {
         let (_, status) = &variants[round % variants.len()];
         let delta = sender.set_status(status.clone()).unwrap();
-        let FromAgent::Delta { seq, .. } = &delta else { panic!("not a delta: {delta:?}") };
+        let FromAgent::Delta { seq, .. } = &delta else { unreachable!("not a delta: {delta:?}") };
         assert_eq!(sender.handle_message(&AggregatorMessage::Ack { seq: *seq }), None);
         encode(&delta)
     });
@@ -62,9 +62,9 @@ fn messages(parts: &Parts, variants: &[(u32, Parts)]) -> (Vec<Vec<u8>>, Vec<u8>)
 }
 
 fn connect(store: &mut Store, number: usize, peer: &Arc<Peer>, first: &[u8]) -> ReportPermit {
-    let FromAgent::Hello(hello) = sender(number).connected() else { panic!("not a hello") };
+    let FromAgent::Hello(hello) = sender(number).connected() else { unreachable!("not a hello") };
     let outcome = store.accept_hello(&hello, peer, Moment::default()).unwrap();
-    let HelloOutcome::Accepted(permit, _) = outcome else { panic!("refused") };
+    let HelloOutcome::Accepted(permit, _) = outcome else { unreachable!("refused") };
     handle(store, &permit, first, Moment::default());
     permit
 }
