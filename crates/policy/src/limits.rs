@@ -22,8 +22,10 @@ impl PolicyDemand {
         let used = record.changes.len().checked_sub(limit).and_then(|at| record.changes.get(at));
         let free = used.map(|first| after(*first, HOUR));
         let has_failed = matches!(node.progress(record), Progress::Failed { .. });
-        // The same pods would be named again.
-        let is_withdrawn = record.withdrawn.is_some() && !record.evictions.is_empty();
+        // After a change that was withdrawn before its evictions, the same pods would be named again.
+        let has_evictions =
+            !record.evictions.is_empty() && record.evictions.last() == record.changes.last();
+        let is_withdrawn = record.withdrawn.is_some() && has_evictions;
         let cooled =
             (has_failed || is_withdrawn).then(|| after(record.since, self.cooldown.signed()));
         held.into_iter().chain(free).chain(cooled).max().unwrap_or(Timestamp::MIN)

@@ -211,13 +211,16 @@ fn is_obsolete(
     let is_overdue =
         |since: Timestamp| since.saturating_add(deadline).is_ok_and(|until| until <= world.now);
     let record = node.record.of(&policy.uid).filter(|record| change.is_recorded(record));
-    let Some(record) = record else { return change.begun.is_some_and(is_overdue) };
-    let is_needed = if change.evictions.is_empty() {
-        world.proposals.as_ref().is_none_or(|all| is_proposed(all, node.name(), &change.layout))
-    } else {
+    let is_late = change.begun.is_some_and(is_overdue);
+    if !change.evictions.is_empty() {
         // While pods are evicted, the node is tainted, so no proposal contains it.
-        change.pods.iter().any(|pod| world.waiting.contains(pod))
-    };
+        let is_needed = change.pods.iter().any(|pod| world.waiting.contains(pod));
+        let can_end = record.is_none_or(|record| is_blocked(node, record, world.now));
+        return can_end && (!is_needed || is_late);
+    }
+    let Some(record) = record else { return is_late };
+    let is_needed =
+        world.proposals.as_ref().is_none_or(|all| is_proposed(all, node.name(), &change.layout));
     is_blocked(node, record, world.now) && (!is_needed || is_overdue(record.since))
 }
 

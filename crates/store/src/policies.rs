@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use octavo_fleet::cluster::{ClusterPod, ClusterSnapshot, PodKey};
+use octavo_fleet::cluster::{ClusterSnapshot, PodKey};
 use octavo_fleet::summary::DeviceUse;
 use octavo_kube::cluster::WatchedCluster;
 use octavo_kube::policies::KnownPolicies;
@@ -112,7 +112,7 @@ pub fn world<'a>(
 fn is_pending(snapshot: &ClusterSnapshot, pod: &str) -> bool {
     let Some((namespace, name)) = pod.split_once('/') else { return false };
     let key = PodKey { namespace: namespace.to_owned(), name: name.to_owned() };
-    snapshot.pods.get(&key).is_some_and(ClusterPod::is_pending)
+    snapshot.pods.get(&key).is_some_and(|pod| pod.is_pending())
 }
 
 /// Node that an agent reported, by its name in the cluster.

@@ -119,6 +119,8 @@ enum Phase {
 
 /// Pause after `accept` fails, usually because of too many open files; other connections may close in the meantime.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
+/// Content type of event streams, which store few events and never end by themselves.
+const EVENT_STREAM: &[u8] = b"text/event-stream";
 
 impl Server {
     /// Accepts connections until `stop` is true or its sender is dropped, then waits until every connection has ended
@@ -286,9 +288,14 @@ impl ServerState {
         if request.version() < Version::HTTP_2 {
             return self.answer_http(router, request, peer).await;
         }
-        // A request that waits must not occupy the connection's window with its body.
-        let first = if request.body().is_end_stream() { responses.slot().await } else { None };
+        // A request that waits must not occupy the connection's window with a body that is read.
+        let has_no_body = request.body().is_end_stream() || request.method().is_safe();
+        let first = if has_no_body { responses.slot().await } else { None };
         let response = self.answer_http(router, request, peer).await?;
+        let kind = response.headers().get(header::CONTENT_TYPE);
+        if kind.is_some_and(|kind| kind.as_bytes().starts_with(EVENT_STREAM)) {
+            return Ok(response);
+        }
         let slot = if first.is_some() { first } else { responses.slot().await };
         Ok(response.map(|body| responses.body(body, slot)))
     }

@@ -163,14 +163,14 @@ async fn incomplete_request_body_ends_its_connection() {
     assert!(rest(&mut whole).await.ends_with("\r\n\r\nok"));
 }
 
-/// Sends 100 kB over HTTP/2, which the server returns.
+/// Sends this many bytes over HTTP/2, which the server returns.
 fn echo(
     client: &Client<HttpConnector, Full<Bytes>>,
     site: &Site,
-    number: u8,
+    (number, length): (u8, usize),
 ) -> impl Future<Output = Response<Incoming>> + use<> {
     let request = Request::post(format!("http://{}/", site.address));
-    let request = request.body(Full::new(vec![number; 100_000].into())).unwrap();
+    let request = request.body(Full::new(vec![number; length].into())).unwrap();
     let response = client.request(request);
     async { timeout(TIME_LIMIT, response).await.unwrap().unwrap() }
 }
@@ -186,7 +186,7 @@ async fn responses_beyond_the_limit_of_a_connection_wait() {
     let client = http2_client();
     let mut responses = JoinSet::new();
     for number in 0..60 {
-        let response = echo(&client, &site, number);
+        let response = echo(&client, &site, (number, 100_000));
         responses.spawn(async move {
             let body = response.await.into_body().collect().await.unwrap().to_bytes();
             assert_eq!(body, vec![number; 100_000]);
@@ -201,18 +201,20 @@ async fn responses_beyond_the_limit_of_a_connection_wait() {
 #[tokio::test]
 async fn client_that_reads_no_response_is_disconnected() {
     let plan = web();
-    let limits = Limits { unread: Duration::from_millis(500), ..plan.limits };
+    let limits = Limits { unread: Duration::from_secs(2), ..plan.limits };
     let site = Plan { limits, ..plan }.start().await;
     let client = http2_client();
-    let mut unread = Vec::new();
     // As many responses as the server sends at the same time; the next one does not begin.
-    for number in 0..4 {
-        unread.push(echo(&client, &site, number).await);
+    let mut responses = JoinSet::new();
+    for number in 0..16 {
+        responses.spawn(echo(&client, &site, (number, 5_000)));
     }
+    let _unread = responses.join_all().await;
     let next = client
         .request(Request::get(format!("http://{}/", site.address)).body(Full::default()).unwrap());
     assert!(timeout(TIME_LIMIT, next).await.unwrap().is_err());
-    assert_eq!(site.metric("connections_cut_total{reason=\"not_reading\"}"), 1);
+    let cut = async || site.metric("connections_cut_total{reason=\"not_reading\"}");
+    until_async("the counter", cut, |count| *count == 1).await;
 }
 
 #[tokio::test]

@@ -22,8 +22,8 @@ use crate::agent_stream::{hello, parts};
 
 /// Connections of each kind.
 const CONNECTIONS: usize = 50;
-const IDLE: usize = 1000;
-const MAX_CONNECTIONS: usize = 600;
+const IDLE: usize = 300;
+const MAX_CONNECTIONS: usize = 300;
 
 /// Sends these bytes, and waits until the server closes the connection.
 pub(super) async fn send_and_wait(to: SocketAddr, bytes: &[u8]) {

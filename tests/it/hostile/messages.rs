@@ -190,18 +190,18 @@ async fn i10_start_time_in_the_future() {
         let mut owner = client(target).await;
         let Ok(mut owner) = AgentStream::open(&mut owner, hello("owned", 1)).await else { return };
         let _answer = owner.receive().await;
-        let mut liar = client(target).await;
-        let liar = AgentStream::open(&mut liar, hello("owned", u64::MAX)).await;
-        // The owner learns why it is replaced, and cannot return while the other one reports.
+        let mut claimant = client(target).await;
+        let claimant = AgentStream::open(&mut claimant, hello("owned", u64::MAX)).await;
+        // The owner receives the reason, and cannot return while the other one reports.
         while !matches!(owner.receive().await, Ok(Some(Answer::HoldOff(_)) | None) | Err(_)) {}
         let mut owner = client(target).await;
         let answer = AgentStream::open(&mut owner, hello("owned", 1)).await;
         let answer = answer.unwrap().receive().await.unwrap();
         assert!(matches!(answer, Some(Answer::HoldOff(_))), "{answer:?}");
-        drop(liar);
+        drop(claimant);
     })
     .await;
-    // The node belongs to its owner again when the liar has been silent for long enough.
+    // The node belongs to its owner again when the other agent has sent nothing for long enough.
     let returned = async || {
         let mut owner = client(target).await;
         let mut owner = AgentStream::open(&mut owner, hello("owned", 1)).await.unwrap();

@@ -32,6 +32,8 @@ const MAX_FRESH_BYTES: usize = 16 * 1024 * 1024;
 /// Number of distinct profile catalogs that stay decoded: more than a fleet has models of GPUs, and few enough for catalogs
 /// of the maximum size.
 const MAX_CATALOGS: usize = 16;
+/// Maximum size of the catalogs of a status that stay decoded, in bytes.
+const MAX_CACHED_BYTES: usize = 32 * 1024;
 
 const PROFILES: &str = "profiles/";
 
@@ -81,9 +83,14 @@ impl ContentInterner {
             return Ok(Arc::clone(catalogs));
         }
         let catalogs = Arc::new(Catalogs::decode(parts)?);
-        self.catalogs.truncate(MAX_CATALOGS - 1);
-        let profiles = profile_parts(parts).map(|(key, content)| (key.clone(), content.clone()));
-        self.catalogs.push_front((profiles.collect(), Arc::clone(&catalogs)));
+        let sizes = profile_parts(parts).map(|(_, content)| content.bytes().len());
+        // Decoded catalogs can need many times the memory of their bytes.
+        if sizes.sum::<usize>() <= MAX_CACHED_BYTES {
+            self.catalogs.truncate(MAX_CATALOGS - 1);
+            let profiles =
+                profile_parts(parts).map(|(key, content)| (key.clone(), content.clone()));
+            self.catalogs.push_front((profiles.collect(), Arc::clone(&catalogs)));
+        }
         Ok(catalogs)
     }
 

@@ -53,6 +53,8 @@ const REFILL_INTERVAL: Duration = Duration::from_secs(1);
 /// Sent bytes that permit one more control frame. A client that reads much returns much window; a frame of the answer to
 /// a control frame is shorter.
 const BYTES_PER_FRAME: usize = 128;
+/// Maximum number of control frames that sent bytes permit together: a client can read 8 MiB from its buffers at any time later.
+const MAX_EARNED_FRAMES: usize = 65_536;
 const TOO_MANY_CONTROL_FRAMES: &str = "too_many_control_frames";
 /// Kinds of floods that end a connection. The others are the debug data of h2 0.4 in a GOAWAY frame with
 /// `ENHANCE_YOUR_CALM`.
@@ -143,7 +145,7 @@ impl Budget {
     fn earn(&mut self, sent: usize) {
         let sent = self.sent.saturating_add(sent);
         self.sent = sent % BYTES_PER_FRAME;
-        self.frames = self.frames.saturating_add(sent / BYTES_PER_FRAME).min(MAX_CONTROL_FRAMES);
+        self.frames = self.frames.saturating_add(sent / BYTES_PER_FRAME).min(MAX_EARNED_FRAMES);
     }
 
     /// Takes this many frames, and returns whether there were enough.

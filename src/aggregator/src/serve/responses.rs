@@ -18,7 +18,7 @@ use super::limits::SEND_BUFFER;
 
 /// Maximum number of responses that are created or sent at the same time; further requests wait. Event streams do not
 /// count once they have begun: they store few events.
-const MAX_RESPONSES: usize = 4;
+const MAX_RESPONSES: usize = 16;
 
 /// Responses of one connection.
 #[derive(Debug)]
@@ -61,14 +61,14 @@ impl Responses {
         is_open.then(|| self.frames.load(Ordering::Relaxed))
     }
 
-    /// The body of a response in this slot.
+    /// The body of a response in this slot. An event stream gets none.
     pub(super) fn body(self: Arc<Self>, body: Body, slot: Option<OwnedSemaphorePermit>) -> Body {
         match slot {
-            Some(slot) if body.size_hint().exact().is_some() => {
+            Some(slot) => {
                 self.open.fetch_add(1, Ordering::Relaxed);
                 Body::new(SlottedBody { body, rest: Bytes::new(), responses: self, _slot: slot })
             }
-            _ => body,
+            None => body,
         }
     }
 }
