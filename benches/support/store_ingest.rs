@@ -20,8 +20,8 @@ const ROUNDS: usize = 1000;
 /// Returns the deltas per CPU second. Each of `count` agents reports `parts`, and then the variants in turn.
 pub(crate) fn deltas_per_cpu_second(count: usize, parts: &Parts, variants: &[(u32, Parts)]) -> f64 {
     let limits = StoreLimits {
-        stale_after: Duration::from_secs(60),
-        forget_after: Duration::from_secs(60),
+        stale_after: Duration::from_mins(1),
+        forget_after: Duration::from_mins(1),
         max_nodes: count,
         history_bytes: 0,
     };
@@ -39,7 +39,7 @@ pub(crate) fn deltas_per_cpu_second(count: usize, parts: &Parts, variants: &[(u3
             std::hint::black_box(encode_to_agent(&answer).encode_to_vec());
         }
     }
-    (ROUNDS * count) as f64 / (thread_cpu() - cpu).as_secs_f64()
+    (ROUNDS * count) as f64 / thread_cpu().saturating_sub(cpu).as_secs_f64()
 }
 
 /// Returns the deltas of one agent, and its snapshot. Those of other agents are the same.

@@ -24,7 +24,7 @@ use crate::choice::{Fragmentation, Score, candidates};
 use crate::fleet::Fleet;
 use crate::geometry::{Geometry, Place, Profile};
 use crate::observed::{Models, ObservedDevice, ObservedNode};
-use crate::report::{Defragmentation, DemandReport, Obstacle, PodProposal};
+use crate::report::{Defragmentation, DemandReport, Obstacle, Outcome, PodProposal};
 
 /// Age after which a device is reserved for a pod that no change of idle instances can place.
 const RESERVE_AFTER_SECONDS: i64 = 600;
@@ -75,7 +75,7 @@ impl DemandPlan {
     /// Number of pods for which instances exist or are proposed.
     fn placed(&self) -> usize {
         let items = self.report.items.iter();
-        items.filter(|one| one.outcome.known().is_some_and(|outcome| outcome.is_placed())).count()
+        items.filter(|one| one.outcome.known().is_some_and(Outcome::is_placed)).count()
     }
 }
 

@@ -207,7 +207,7 @@ async fn client_that_reads_no_response_is_disconnected() {
     // As many responses as the server sends at the same time; the next one does not begin.
     let mut responses = JoinSet::new();
     for number in 0..16 {
-        responses.spawn(echo(&client, &site, (number, 5_000)));
+        responses.spawn(echo(&client, &site, (number, 40_000)));
     }
     let _unread = responses.join_all().await;
     let next = client

@@ -297,9 +297,9 @@ fn no_pod_is_evicted_if_a_later_pod_gets_an_instance_of_its_old_or_new_device() 
     let pending = [pod("train", 90, &[("3g.40gb", 1)]), pod("small", 20, &[("1g.10gb", 1)])];
     for (target, expected) in [("gpu-0", None), ("gpu-1", None), ("gpu-2", Some("gpu-0"))] {
         let mut objects = cluster.objects.clone();
-        objects.iter_mut().for_each(|node| {
+        for node in &mut objects {
             node.labels.insert("kubernetes.io/hostname".to_owned(), node.name.clone());
-        });
+        }
         let mut pending = pending.clone();
         let hostname = ("kubernetes.io/hostname".to_owned(), target.to_owned());
         pending[1].requirements.selector = [hostname].into();
