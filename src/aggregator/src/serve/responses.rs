@@ -18,7 +18,7 @@ use super::limits::SEND_BUFFER;
 
 /// Maximum number of responses that are created or sent at the same time; further requests wait. Event streams do not
 /// count once they have begun: they store few events.
-const MAX_RESPONSES: usize = 16;
+const MAX_RESPONSES: usize = 4;
 
 /// Responses of one connection.
 #[derive(Debug)]
