@@ -84,6 +84,8 @@ impl PolicyController {
     ) -> Self {
         let place = (settings.lease_namespace.as_str(), LEASE_NAME);
         let (lead, holder) = LeaseHolder::new(client.client(), place, &settings.holder_prefix);
+        // Proposals depend on the policies of the nodes.
+        let view = view.with_policies(Some(policies.clone()));
         Self { client, policies, view, lead, holder, audit }
     }
 
