@@ -47,8 +47,7 @@ impl Memory {
         own.retain(|name, written| {
             known.all.get(name).is_some_and(|watched| is_newer(written, watched))
         });
-        // The pods are not needed.
-        let mut snapshot = ClusterSnapshot { nodes: watched.nodes.clone(), pods: BTreeMap::new() };
+        let mut snapshot = watched.clone();
         let outdated = &mut self.outdated;
         self.nodes.retain(|name, written| {
             let Some(reported) = snapshot.nodes.get(name) else {
