@@ -259,6 +259,11 @@ impl Gpu {
         &self.instances
     }
 
+    /// The places of its instances.
+    pub(crate) fn places(&self) -> Vec<Place> {
+        self.instances.iter().map(|one| one.place).collect()
+    }
+
     /// Returns whether an idle instance exists at this place.
     pub fn has_idle(&self, place: Place) -> bool {
         self.instances.iter().any(|one| one.user.is_none() && one.place == place)

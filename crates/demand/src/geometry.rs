@@ -83,6 +83,13 @@ pub enum GeometryError {
     TooLarge,
 }
 
+impl Profile {
+    /// GPU slices and memory slices of an instance.
+    pub(crate) fn size(&self) -> (u32, u32) {
+        (self.slices, self.memory_slices)
+    }
+}
+
 impl SetId {
     pub(crate) fn index(self) -> usize {
         self.0

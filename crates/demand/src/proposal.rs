@@ -56,15 +56,19 @@ pub struct DemandPlan {
 pub fn propose(snapshot: &ClusterSnapshot, nodes: &[ObservedNode], now: i64) -> DemandPlan {
     let (pods, recent_pods) = Request::all(snapshot, now);
     let planning = Planning::new((snapshot, now), nodes, &pods);
-    let [by_age, by_size] = request::orders(&pods, &planning.fleet);
-    let mut plan = planning.clone().plan_all(&by_age);
-    let is_other = |(one, other): (&&Request<'_>, &&Request<'_>)| one.pod.key != other.pod.key;
-    let has_other_order = by_age.iter().zip(&by_size).any(is_other);
-    let has_other_order = has_other_order && by_age.len() <= MAX_REORDERED;
-    if has_other_order && plan.placed() < plan.report.items.len() {
-        let other = planning.plan_all(&by_size);
-        if other.placed() > plan.placed() {
-            plan = other;
+    let reordered = (pods.len() <= MAX_REORDERED).then(|| planning.clone());
+    let by_age = request::by_age(&pods);
+    let mut plan = planning.plan_all(&by_age);
+    if let Some(planning) = reordered
+        && plan.placed() < plan.report.items.len()
+    {
+        let by_size = request::by_size(&pods, &planning.fleet);
+        let is_other = |(one, other): (&&Request<'_>, &&Request<'_>)| one.pod.key != other.pod.key;
+        if by_age.iter().zip(&by_size).any(is_other) {
+            let other = planning.plan_all(&by_size);
+            if other.placed() > plan.placed() {
+                plan = other;
+            }
         }
     }
     plan.report.recent_pods = recent_pods;
@@ -346,7 +350,9 @@ impl<'a> Planning<'a> {
         let is_taken = |eviction: &Eviction| {
             choice.places.iter().any(|chosen| eviction.gpus.contains(&chosen.gpu))
         };
-        self.eviction = self.eviction.take().filter(|eviction| !is_taken(eviction));
+        if self.eviction.as_ref().is_some_and(is_taken) {
+            self.eviction = None;
+        }
         for chosen in &choice.places {
             let _operations = self.fleet.allocate(chosen.gpu, chosen.place, number);
             if !chosen.exists {
@@ -437,9 +443,7 @@ fn place_all(
     number: usize,
     request: &Request<'_>,
 ) -> Option<(Score, i64, Vec<ChosenPlace>)> {
-    let size = |resource: &&str| {
-        profile_of_any(&fleet, resource).map(|profile| (profile.slices, profile.memory_slices))
-    };
+    let size = |resource: &&str| profile_of_any(&fleet, resource).map(Profile::size);
     let mut resources: Vec<&str> = request.instances().collect();
     resources.sort_by_cached_key(|resource| Reverse(size(resource)));
     let (mut total, mut growth, mut places) = (Score::default(), 0_i64, Vec::new());

@@ -53,10 +53,8 @@ pub(crate) struct NodeTarget<'a> {
 /// Instances that a node gets for pending pods.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct NewInstances<'a> {
-    /// Change with the layout and the evicted pods.
+    /// Change with the layout, the instances and the evicted pods.
     pub(crate) change: &'a InstanceChange,
-    /// Value of the annotation `octavo.dev/instances`.
-    pub(crate) checkpoint: &'a str,
     /// Time until which the pods may be evicted.
     pub(crate) until: Timestamp,
 }
@@ -127,7 +125,7 @@ pub(crate) fn update(
     }
     let is_released = recorded.is_some_and(is_demand_layout) && recorded != target.layout;
     if is_released || target.instances.is_some() {
-        let instances = target.instances.map(|new| new.checkpoint.to_owned());
+        let instances = target.instances.and_then(|new| new.change.instances.clone());
         let evict = target.instances.and_then(|new| new.evict());
         patch.annotations.insert(INSTANCES_ANNOTATION.to_owned(), instances);
         patch.annotations.insert(EVICT_ANNOTATION.to_owned(), evict);

@@ -22,6 +22,13 @@ pub struct PolicyDemand {
     pub evictions_per_hour: u32,
 }
 
+impl PolicyDemand {
+    /// Maximum number of evicted pods per hour.
+    pub fn max_evictions(&self) -> usize {
+        usize::try_from(self.evictions_per_hour).unwrap_or(usize::MAX)
+    }
+}
+
 /// Use of the proposals for pending pods.
 #[derive(
     Debug,

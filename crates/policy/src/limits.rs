@@ -42,8 +42,9 @@ impl PolicyDemand {
         if count == 0 {
             return None;
         }
-        let limit = usize::try_from(self.evictions_per_hour).unwrap_or(usize::MAX);
-        let Some(allowed) = limit.checked_sub(count) else { return Some(Timestamp::MAX) };
+        let Some(allowed) = self.max_evictions().checked_sub(count) else {
+            return Some(Timestamp::MAX);
+        };
         let mut latest = evicted.to_vec();
         latest.sort_unstable_by_key(|time| Reverse(*time));
         latest.get(allowed).map(|time| time.saturating_add(HOUR).unwrap_or(Timestamp::MAX))

@@ -202,8 +202,7 @@ impl PolicyDemand {
         let count = usize::try_from(self.changes_per_hour).unwrap_or(usize::MAX);
         let limit =
             format!("at most {} per hour on each node", count_noun(count, "change", "changes"));
-        let evictions = usize::try_from(self.evictions_per_hour).unwrap_or(usize::MAX);
-        let limit = match evictions {
+        let limit = match self.max_evictions() {
             0 => limit,
             count => {
                 format!("{limit}; evicts at most {} per hour", count_noun(count, "pod", "pods"))

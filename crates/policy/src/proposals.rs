@@ -172,8 +172,7 @@ fn selected<'a>(
     (world, proposals): (&World<'_>, &'a BTreeMap<String, NodeProposal>),
     changes: &[InstanceChange],
 ) -> Vec<(&'a PolicyNode<'a>, &'a NodeProposal)> {
-    let limit = observed.spec.demand.map_or(0, |demand| demand.evictions_per_hour);
-    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+    let limit = observed.spec.demand.map_or(0, |demand| demand.max_evictions());
     // A pod that waits for a change needs no other one.
     let policies = world.policies.iter().filter(|policy| policy.active_demand().is_some());
     let all = policies.flat_map(|policy| &policy.status.changes);

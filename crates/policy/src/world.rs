@@ -149,12 +149,12 @@ impl Policy {
         if let Some(change) = change.filter(|change| change.withdrawn) {
             return NodeTarget { withdrawn: Some(&change.layout), ..target };
         }
-        match change.and_then(|change| Some((change, change.instances.as_deref()?))) {
-            Some((change, _)) if record.is_some_and(|record| change.is_recorded(record)) => current,
-            Some((change, checkpoint)) if demand.can_change(node, &self.uid, now) => {
+        match change.filter(|change| change.instances.is_some()) {
+            Some(change) if record.is_some_and(|record| change.is_recorded(record)) => current,
+            Some(change) if demand.can_change(node, &self.uid, now) => {
                 let deadline = spec.rollout.node_deadline.signed();
                 let until = change.begun.and_then(|begun| begun.saturating_add(deadline).ok());
-                let instances = NewInstances { change, checkpoint, until: until.unwrap_or(now) };
+                let instances = NewInstances { change, until: until.unwrap_or(now) };
                 NodeTarget { layout: Some(&change.layout), instances: Some(instances), ..target }
             }
             Some(_) | None => current,

@@ -9,11 +9,11 @@
 pub mod documents;
 mod feasibility;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use octavo_fleet::cluster::{ClusterSnapshot, PodKey};
+use octavo_fleet::cluster::{ClusterPod, ClusterSnapshot};
 use octavo_fleet::summary::DeviceUse;
 use octavo_kube::cluster::WatchedCluster;
 use octavo_kube::policies::KnownPolicies;
@@ -95,24 +95,21 @@ pub fn world<'a>(
         let in_use = reported(fleet, &node.name).and_then(|reported| in_use(reported, now));
         (node.name.as_str(), PolicyNode::new(node, in_use))
     });
-    let changes = policies.iter().flat_map(|policy| &policy.status.changes);
-    let pods = changes.filter(|change| change.is_in_progress()).flat_map(|change| &change.pods);
-    let waiting = pods.filter(|pod| is_pending(snapshot, pod)).cloned().collect();
     World {
         policies,
         nodes: nodes.collect(),
         infeasible,
         proposals: None,
-        waiting,
+        waiting: BTreeSet::new(),
         now: Timestamp::now(),
     }
 }
 
-/// Returns whether a pod, as `namespace/name`, waits for a node.
-fn is_pending(snapshot: &ClusterSnapshot, pod: &str) -> bool {
-    let Some((namespace, name)) = pod.split_once('/') else { return false };
-    let key = PodKey { namespace: namespace.to_owned(), name: name.to_owned() };
-    snapshot.pods.get(&key).is_some_and(|pod| pod.is_pending())
+/// Pods of changes in progress that wait for a node, as `namespace/name`.
+pub fn waiting_pods(policies: &[Policy], snapshot: &ClusterSnapshot) -> BTreeSet<String> {
+    let changes = policies.iter().flat_map(|policy| &policy.status.changes);
+    let pods = changes.filter(|change| change.is_in_progress()).flat_map(|change| &change.pods);
+    pods.filter(|pod| snapshot.pod(pod).is_some_and(ClusterPod::is_pending)).cloned().collect()
 }
 
 /// Node that an agent reported, by its name in the cluster.

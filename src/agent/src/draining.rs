@@ -271,29 +271,33 @@ mod tests {
         }
     }
 
-    #[test]
-    fn closed_drain_evicts_no_pod() {
-        let (evictions, mut evictor): (EvictionHandle, _) = desired::channel();
-        let policy = Policy { scope: Scope::Affected, deadline: Duration::from_mins(10) };
-        let mut draining = DrainController::new(Some(policy), Compat::None, evictions);
+    fn running_notebook() -> PodObservations {
+        let controller = Some("StatefulSet".to_owned());
+        let pod = Pod { id: notebook(), controller, ..Pod::default() };
+        PodObservations { pods: Some(vec![pod]), ..PodObservations::default() }
+    }
+
+    /// A Node with the agent's taint.
+    fn tainted() -> ObservedNode {
         let taint = Taint {
             key: REPARTITIONING_TAINT.to_owned(),
             value: None,
             effect: "NoSchedule".to_owned(),
             added: None,
         };
-        let view = ObservedNode { taints: vec![taint], ..ObservedNode::default() };
+        ObservedNode { taints: vec![taint], ..ObservedNode::default() }
+    }
+
+    #[test]
+    fn closed_drain_evicts_no_pod() {
+        let (evictions, mut evictor): (EvictionHandle, _) = desired::channel();
+        let policy = Policy { scope: Scope::Affected, deadline: Duration::from_mins(10) };
+        let mut draining = DrainController::new(Some(policy), Compat::None, evictions);
+        let view = tainted();
         let status = blocked();
         let seen =
             DrainObservation { view: &view, status: &status, is_current: true, wall_clock: NOW };
-        evictor.observed.send_replace(PodObservations {
-            pods: Some(vec![Pod {
-                id: notebook(),
-                controller: Some("StatefulSet".to_owned()),
-                ..Pod::default()
-            }]),
-            ..PodObservations::default()
-        });
+        evictor.observed.send_replace(running_notebook());
         for second in 0..2 {
             draining.step(Duration::from_secs(second), Some(seen));
         }
@@ -343,27 +347,13 @@ mod tests {
         let evicted = |layout: &str, annotations: &[(&str, &str)]| {
             let (evictions, mut evictor): (EvictionHandle, _) = desired::channel();
             let mut draining = DrainController::new(None, Compat::None, evictions);
-            let taint = Taint {
-                key: REPARTITIONING_TAINT.to_owned(),
-                value: None,
-                effect: "NoSchedule".to_owned(),
-                added: None,
-            };
             let annotations = annotations.iter().map(|(key, text)| ((*key).into(), (*text).into()));
             let view = ObservedNode {
                 labels: [(LAYOUT_LABEL.to_owned(), layout.to_owned())].into(),
                 annotations: annotations.collect(),
-                taints: vec![taint],
-                ..ObservedNode::default()
+                ..tainted()
             };
-            evictor.observed.send_replace(PodObservations {
-                pods: Some(vec![Pod {
-                    id: notebook(),
-                    controller: Some("StatefulSet".to_owned()),
-                    ..Pod::default()
-                }]),
-                ..PodObservations::default()
-            });
+            evictor.observed.send_replace(running_notebook());
             let seen = DrainObservation {
                 view: &view,
                 status: &status,

@@ -27,7 +27,7 @@ use octavo_node::node_object::write_backoff::WriteBackoff;
 use octavo_policy::{
     Decision, DemandMode, NodeProposal, Policy, PolicyNode, Step, World, next, release_orphan,
 };
-use octavo_store::policies::{FeasibilityCache, PolicyView, world};
+use octavo_store::policies::{FeasibilityCache, PolicyView, waiting_pods, world};
 use octavo_store::startup::awaits_agents;
 use octavo_store::view::FleetView;
 use tokio::sync::watch;
@@ -281,7 +281,8 @@ impl<'a> Leader<'a> {
         let layouts = self.view.layouts();
         let infeasible = self.feasibility.infeasible(policies, snapshot, &layouts, fleet);
         let world = world(policies, snapshot, fleet, infeasible);
-        next(&World { proposals, ..world })
+        let waiting = waiting_pods(policies, &self.policies.cluster().snapshot);
+        next(&World { proposals, waiting, ..world })
     }
 
     /// Executes a step. Returns whether something was written.

@@ -16,7 +16,7 @@ use super::frames::{
     DATA, END_HEADERS, END_STREAM, HEADERS, INITIAL_WINDOW_SIZE, PREFACE, connect, frame, report,
     request, setting,
 };
-use super::messages::{reported, with_labels};
+use super::messages::{report_status, with_labels};
 use super::{Site, Target};
 use crate::agent_stream::{hello, parts};
 
@@ -174,7 +174,7 @@ async fn i10_unread_streams() {
 async fn i10_unread_responses_on_many_streams() {
     const UNREAD_CONNECTIONS: usize = 6;
     let mut site = Site::start(&[]).await;
-    reported(site.target(), "bomb", &with_labels(1)).await.unwrap();
+    report_status(site.target(), "bomb", &with_labels(1)).await.unwrap();
     // `not_reading` is counted after 30 s: `aggregator::serve` tests it with a shorter limit.
     site.withstand("Unread responses", &[], async |Target { http, .. }| {
         let get = request(b"GET", b"/api/v1/nodes/bomb");

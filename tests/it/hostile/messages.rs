@@ -43,7 +43,11 @@ pub(super) fn with_labels(node: usize) -> Parts {
 }
 
 /// A new agent reports this status. Returns the refusal.
-pub(super) async fn reported(target: Target, node: &str, status: &Parts) -> Result<Answer, Status> {
+pub(super) async fn report_status(
+    target: Target,
+    node: &str,
+    status: &Parts,
+) -> Result<Answer, Status> {
     let mut client = client(target).await;
     let mut line = AgentStream::open(&mut client, hello(node, 1)).await?;
     line.receive().await?;
@@ -63,16 +67,16 @@ async fn i10_giant_and_nested_messages() {
     site.withstand("Giant and nested messages", &counted, async |target| {
         assert_eq!(post(target.grpc, &NESTED).await.0, "3");
         assert_eq!(post(target.grpc, &[0, 0xff, 0xff, 0xff, 0xff]).await.0, "8");
-        let refusal = reported(target, "giant", &big_parts(1, 300 * 1024)).await.unwrap_err();
+        let refusal = report_status(target, "giant", &big_parts(1, 300 * 1024)).await.unwrap_err();
         assert_eq!(refusal.code(), Code::ResourceExhausted, "{refusal:?}");
         let mut many = parts(1);
         for number in 0..=MAX_PARTS {
             many = with(&many, &format!("x/{number}"), Vec::new());
         }
-        let refusal = reported(target, "giant", &many).await.unwrap_err();
+        let refusal = report_status(target, "giant", &many).await.unwrap_err();
         assert_eq!(refusal.code(), Code::InvalidArgument, "{refusal:?}");
         let nested = with(&parts(1), "device/0000:07:00.0", NESTED[5..].to_vec());
-        let refusal = reported(target, "giant", &nested).await.unwrap_err();
+        let refusal = report_status(target, "giant", &nested).await.unwrap_err();
         assert_eq!(refusal.code(), Code::InvalidArgument, "{refusal:?}");
         // A status that grows change by change.
         let mut client = client(target).await;
@@ -103,7 +107,9 @@ async fn i10_label_bombs() {
         let mut nodes = JoinSet::new();
         for node in 0..NODES {
             let status = with_labels(node);
-            nodes.spawn(async move { reported(target, &format!("bomb-{node}"), &status).await });
+            nodes.spawn(
+                async move { report_status(target, &format!("bomb-{node}"), &status).await },
+            );
         }
         while let Some(answer) = nodes.join_next().await {
             // A node of the round before is known already.
@@ -111,12 +117,12 @@ async fn i10_label_bombs() {
             assert!(answer.is_ok(), "{answer:?}");
         }
         let status = with(&parts(1), "labels", labels(0, 10_000));
-        let refusal = reported(target, "bomb", &status).await.unwrap_err();
+        let refusal = report_status(target, "bomb", &status).await.unwrap_err();
         assert_eq!(refusal.code(), Code::ResourceExhausted, "{refusal:?}");
         let wrong = [("octavo.dev/x".to_owned(), "v".repeat(100_000))];
         let wrong = v1::Labels { labels: wrong.into() }.encode_to_vec();
         let status = with(&parts(1), "labels", wrong);
-        let refusal = reported(target, "bomb", &status).await.unwrap_err();
+        let refusal = report_status(target, "bomb", &status).await.unwrap_err();
         assert_eq!(refusal.code(), Code::InvalidArgument, "{refusal:?}");
     })
     .await;

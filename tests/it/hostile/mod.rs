@@ -89,7 +89,7 @@ impl Site {
         ]);
         let api = Api::trusting(aggregator.http, &certificate);
         let trusted = CertificateDer::from_pem_file(&certificate).unwrap();
-        let channel = encrypted(aggregator.grpc, trusted).await;
+        let channel = connect_tls(aggregator.grpc, trusted).await;
         Self::with_agent(aggregator, api, channel, Some(directory)).await
     }
 
@@ -224,7 +224,7 @@ fn count(metrics: &str, name: &str) -> u64 {
 }
 
 /// A gRPC channel over TLS.
-async fn encrypted(address: SocketAddr, trusted: CertificateDer<'static>) -> Channel {
+async fn connect_tls(address: SocketAddr, trusted: CertificateDer<'static>) -> Channel {
     let mut roots = RootCertStore::empty();
     roots.add(trusted).unwrap();
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());

@@ -16,7 +16,7 @@ const CANCEL: [u8; 4] = 8_u32.to_be_bytes();
 const LARGEST_INCREMENT: [u8; 4] = 0x7fff_ffff_u32.to_be_bytes();
 
 /// Floods both servers, one after the other. `first` is sent once.
-async fn both(target: Target, first: &[u8], block: impl Fn(u32) -> Vec<u8>) {
+async fn flood_both(target: Target, first: &[u8], block: impl Fn(u32) -> Vec<u8>) {
     for address in [target.grpc, target.http] {
         flood(connect(address, &[], first).await, &block).await;
     }
@@ -50,7 +50,7 @@ async fn servers_announce_their_limits() {
 async fn i10_rapid_reset() {
     let mut site = Site::start(&[]).await;
     let counted = ["connections_cut_total{reason=\"too_many_resets\"}"];
-    let attack = |target| both(target, &[], |number| open_and(number, RST_STREAM, &CANCEL));
+    let attack = |target| flood_both(target, &[], |number| open_and(number, RST_STREAM, &CANCEL));
     site.withstand("Rapid Reset", &counted, attack).await;
     site.finish().await;
 }
@@ -60,7 +60,7 @@ async fn i10_made_you_reset() {
     let mut site = Site::start(&[]).await;
     let counted = ["connections_cut_total{reason=\"too_many_internal_resets\"}"];
     let block = |number| open_and(number, WINDOW_UPDATE, &LARGEST_INCREMENT);
-    site.withstand("MadeYouReset", &counted, move |target| both(target, &[], block)).await;
+    site.withstand("MadeYouReset", &counted, move |target| flood_both(target, &[], block)).await;
     let socket = connect(site.target().grpc, &[], &[]).await;
     let (_goaway, resets) = flood(socket, block).await;
     assert!(resets <= 140, "{resets} resets");
@@ -76,12 +76,12 @@ async fn i10_continuation_flood_and_header_bomb() {
     ];
     site.withstand("CONTINUATION flood", &counted, async |target| {
         let open = frame(HEADERS, 0, 1, &report());
-        both(target, &open, |_| frame(CONTINUATION, 0, 1, &[]).repeat(100)).await;
+        flood_both(target, &open, |_| frame(CONTINUATION, 0, 1, &[]).repeat(100)).await;
         // A field of 4,000 bytes in the dynamic table, and references of one byte to it.
         let mut bomb = vec![0x40, 1, b'x', 0x7f, 0xa1, 0x1e];
         bomb.extend([b'v'; 4000]);
         bomb.extend([0xbe; 12_000]);
-        both(target, &[], |number| {
+        flood_both(target, &[], |number| {
             frame(HEADERS, END_HEADERS, 2 * number + 1, &[report(), bomb.clone()].concat())
         })
         .await;
@@ -96,7 +96,7 @@ async fn i10_empty_data_flood() {
     let counted = ["connections_cut_total{reason=\"too_many_data_frames\"}"];
     let attack = async |target| {
         let open = frame(HEADERS, END_HEADERS, 1, &report());
-        both(target, &open, |_| frame(DATA, 0, 1, &[]).repeat(100)).await;
+        flood_both(target, &open, |_| frame(DATA, 0, 1, &[]).repeat(100)).await;
     };
     site.withstand("Empty DATA flood", &counted, attack).await;
     site.finish().await;
@@ -118,7 +118,7 @@ async fn i10_control_frame_floods() {
     ] {
         let attack = move |target| {
             let frame = frame.clone();
-            async move { both(target, &[], |_| frame.repeat(100)).await }
+            async move { flood_both(target, &[], |_| frame.repeat(100)).await }
         };
         site.withstand(name, &counted, attack).await;
     }
@@ -152,7 +152,7 @@ async fn i10_invalid_frames() {
         "connections_cut_total{reason=\"invalid_request\"}",
     ];
     site.withstand("Invalid frames", &counted, async |target| {
-        both(target, &[], |_| frame(DATA, 0, 0, b"x")).await;
+        flood_both(target, &[], |_| frame(DATA, 0, 0, b"x")).await;
         send_and_wait(target.http, b"\x16\x03\x01 no request\r\n\r\n").await;
     })
     .await;

@@ -4,16 +4,15 @@ use std::collections::BTreeSet;
 
 use octavo_fleet::cluster::ClusterPod;
 use octavo_model::inventory::{ComputeInstance, Device, GpuInstance, Inventory, Mig, MigState};
-
 use octavo_model::text::{count_noun, join};
 use octavo_policy::{DemandMode, PodEviction};
 
-use super::explanation::instance_place;
+use super::explanation::difference;
 use super::request::Request;
 use super::{PlannedNode, Planning};
 use crate::fleet::{Fleet, Gpu};
-use crate::geometry::{Geometry, Place};
-use crate::report::{Defragmentation, Outcome, PodProposal};
+use crate::geometry::Geometry;
+use crate::report::{Defragmentation, InstancePlace, Outcome, PodProposal};
 
 /// Change of the instances of a node.
 #[derive(Debug, Clone, PartialEq)]
@@ -40,8 +39,7 @@ impl PlannedNode<'_> {
     /// Returns whether its policy can evict this number of pods.
     pub(super) fn can_evict(&self, count: usize) -> bool {
         let demand = &self.observed.demand;
-        let limit = usize::try_from(demand.evictions_per_hour).unwrap_or(usize::MAX);
-        demand.mode != DemandMode::Observe && count <= limit
+        demand.mode != DemandMode::Observe && count <= demand.max_evictions()
     }
 }
 
@@ -63,12 +61,11 @@ impl Planning<'_> {
         });
         let mut all: Vec<NodeChange> = each.collect();
         // Pods are not evicted on a node that changes for other pods.
-        let eviction = self.eviction.iter().map(|eviction| &eviction.change);
-        let eviction: Vec<NodeChange> = eviction
-            .filter(|change| all.iter().all(|one| one.node != change.node))
-            .cloned()
-            .collect();
-        all.extend(eviction);
+        if let Some(eviction) = &self.eviction
+            && all.iter().all(|one| one.node != eviction.change.node)
+        {
+            all.push(eviction.change.clone());
+        }
         all
     }
 
@@ -89,14 +86,16 @@ impl Planning<'_> {
         if !node.can_evict(pods.len()) || !moves.all(|one| one.to.exists || has_policy(&one.node)) {
             return None;
         }
-        let gpus: BTreeSet<usize> = (0..fleet.gpus().len())
-            .filter(|gpu| {
-                let instances =
-                    |fleet: &Fleet| fleet.gpus().get(*gpu).map(|gpu| gpu.instances().to_vec());
-                instances(fleet) != instances(&self.fleet)
-            })
-            .collect();
-        let destroyed = node.gpus().flat_map(|gpu| self.destroyed(gpu, fleet));
+        let both = self.fleet.gpus().iter().zip(fleet.gpus()).enumerate();
+        let changed = both.filter(|(_, (before, after))| before.instances() != after.instances());
+        let (mut gpus, mut destroyed) = (BTreeSet::new(), Vec::new());
+        for (gpu, (before, after)) in changed {
+            gpus.insert(gpu);
+            if node.gpus().contains(&gpu) {
+                let geometry = self.fleet.geometry_of(before)?;
+                destroyed.extend(difference(geometry, &before.places(), &after.places()));
+            }
+        }
         let evictions = pods
             .iter()
             .map(|pod| Some(PodEviction { pod: pod.key.to_string(), uid: pod.uid.clone()? }));
@@ -106,7 +105,7 @@ impl Planning<'_> {
             found.instance.describe(),
             found.device_name,
             count_noun(pods.len(), "pod is", "pods are"),
-            join(destroyed, ", ")
+            join(destroyed.iter().map(InstancePlace::describe), ", ")
         );
         let change = NodeChange {
             node: found.node.clone(),
@@ -119,19 +118,6 @@ impl Planning<'_> {
 
     fn node_named(&self, name: &str) -> Option<&PlannedNode<'_>> {
         self.nodes.iter().find(|node| node.cluster.name == name)
-    }
-
-    /// The instances of a device that another state of the fleet does not have.
-    fn destroyed(&self, gpu: usize, after: &Fleet) -> Vec<String> {
-        let instances = |fleet: &Fleet| -> Vec<Place> {
-            let gpu = fleet.gpus().get(gpu).map(Gpu::instances);
-            gpu.unwrap_or_default().iter().map(|one| one.place).collect()
-        };
-        let geometry = self.fleet.gpus().get(gpu).and_then(|gpu| self.fleet.geometry_of(gpu));
-        let remaining = instances(after);
-        let gone = instances(&self.fleet).into_iter().filter(|place| !remaining.contains(place));
-        let described = gone.filter_map(|place| instance_place(geometry?, &place));
-        described.map(|place| place.describe()).collect()
     }
 }
 

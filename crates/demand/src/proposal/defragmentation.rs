@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use octavo_fleet::cluster::{ClusterPod, Effect, PodKey, PodRequirements, Taint};
 use octavo_model::resource::ResourceName;
 use octavo_node::node_object::REPARTITIONING_TAINT;
+use octavo_node::node_object::drain::CRITICAL_PRIORITY;
 
 use super::change::Eviction;
 use super::explanation::instance_place;
@@ -23,8 +24,6 @@ const MAX_EXAMINED: usize = 512;
 const MAX_TRIED: usize = 8;
 /// Holder number of the restarted pods. No request has it.
 const RESTARTED: usize = usize::MAX;
-/// Lowest priority of pods that the cluster depends on. Source: Kubernetes, `SystemCriticalPriority`.
-const CRITICAL_PRIORITY: i32 = 2_000_000_000;
 /// Kinds of owners that create a deleted pod again.
 const RECREATING_OWNERS: [&str; 5] =
     ["Deployment", "ReplicaSet", "StatefulSet", "ReplicationController", "Job"];
@@ -55,8 +54,9 @@ struct RunningPod<'a> {
 }
 
 impl<'a> Planning<'a> {
-    /// The fewest pods on these nodes whose restart on other nodes makes room for a pod, and the change of the node. Of equally many, those
-    /// whose restart repeats the least work. Nodes whose policies can evict the pods come first. Nothing is allocated.
+    /// The fewest running pods on these nodes that must restart on other nodes to make room for a pod, and the change of the node. If several
+    /// places need the same number of restarts, the restarts that repeat the least work are chosen. Nodes with a policy that can evict the
+    /// pods come first. Nothing is allocated.
     pub(super) fn defragmentation(
         &self,
         number: usize,
@@ -202,8 +202,8 @@ impl<'a> Planning<'a> {
             fragmentation: self.fragmentation.of_fleet(&fleet) - before,
         };
         let pods: Vec<&ClusterPod> = users.iter().map(|user| user.pod).collect();
-        let change = self.eviction(request, &found, (&fleet, &pods));
-        Some((found, change))
+        let eviction = self.eviction(request, &found, (&fleet, &pods));
+        Some((found, eviction))
     }
 
     /// Allocates the best instance on another node to a running pod. Returns the node.

@@ -210,21 +210,15 @@ impl Planning<'_> {
                 let gpu = self.fleet.gpus().get(index).filter(|_| self.changed.contains(&index));
                 let Some(gpu) = gpu else { continue };
                 let Some(geometry) = self.fleet.geometry_of(gpu) else { continue };
-                let after: Vec<Place> = gpu.instances().iter().map(|one| one.place).collect();
-                let difference = |of: &[Place], without: &[Place]| -> Vec<InstancePlace> {
-                    let only = of.iter().filter(|place| !without.contains(place));
-                    let mut only: Vec<&Place> = only.collect();
-                    only.sort_by_key(|place| place.placement);
-                    only.into_iter().filter_map(|one| instance_place(geometry, one)).collect()
-                };
+                let after = gpu.places();
                 all.push(DeviceProposal {
                     node: node.cluster.name.clone(),
                     device: device.pci.clone(),
                     device_name: device.name.clone(),
                     before: counts(geometry, &device.before),
                     after: counts(geometry, &after),
-                    creates: difference(&after, &device.before),
-                    destroys: difference(&device.before, &after),
+                    creates: difference(geometry, &after, &device.before),
+                    destroys: difference(geometry, &device.before, &after),
                     pods: self.pods_by_gpu.get(&index).copied().unwrap_or(0),
                 });
             }
@@ -261,6 +255,17 @@ impl Choice {
         let each = each.map(|one| one.destroys.len().saturating_add(usize::from(!one.exists)));
         each.fold(0, usize::saturating_add)
     }
+}
+
+/// The instances that are in `of` only, ordered by placement.
+pub(super) fn difference(
+    geometry: &Geometry,
+    of: &[Place],
+    without: &[Place],
+) -> Vec<InstancePlace> {
+    let mut only: Vec<&Place> = of.iter().filter(|place| !without.contains(place)).collect();
+    only.sort_by_key(|place| place.placement);
+    only.into_iter().filter_map(|one| instance_place(geometry, one)).collect()
 }
 
 pub(super) fn instance_place(geometry: &Geometry, place: &Place) -> Option<InstancePlace> {

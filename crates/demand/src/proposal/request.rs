@@ -36,20 +36,23 @@ pub(super) fn is_instance(resource: &str) -> bool {
     matches!(Shape::from_resource(resource, None), Shape::Mig(_))
 }
 
-/// Two orders of the requests. In both, the pods of an earlier minute come first, and pods of unknown age last. In the first one, the pods of a
-/// minute are ordered by age, and in the second one by size, because the instances of small pods can take the only places of large ones.
-pub(super) fn orders<'r, 'a>(all: &'r [Request<'a>], fleet: &Fleet) -> [Vec<&'r Request<'a>>; 2] {
-    let minute = |one: &Request<'_>| {
+/// Sorts requests by age: the pods that have waited longest come first, pods of unknown age last.
+pub(super) fn by_age<'r, 'a>(all: &'r [Request<'a>]) -> Vec<&'r Request<'a>> {
+    let mut sorted: Vec<&Request<'a>> = all.iter().collect();
+    sorted.sort_by_key(|one| (Reverse(one.age), &one.pod.key));
+    limit_by_namespace(sorted)
+}
+
+/// Sorts requests like [`by_age`], but the pods of a minute by size, because the instances of small pods can take the only places of large
+/// ones.
+pub(super) fn by_size<'r, 'a>(all: &'r [Request<'a>], fleet: &Fleet) -> Vec<&'r Request<'a>> {
+    let mut sorted: Vec<&Request<'a>> = all.iter().collect();
+    sorted.sort_by_cached_key(|one| {
         let minute = one.pod.created_at.map(|at| at.div_euclid(60));
-        (minute.is_none(), minute)
-    };
-    let mut by_age: Vec<&Request<'a>> = all.iter().collect();
-    let mut by_size = by_age.clone();
-    by_age.sort_by_cached_key(|one| (minute(one), Reverse(one.age), &one.pod.key));
-    by_size.sort_by_cached_key(|one| {
-        (minute(one), Reverse(one.size(fleet)), Reverse(one.age), &one.pod.key)
+        let age = Reverse(one.age);
+        (minute.is_none(), minute, Reverse(one.size(fleet)), age, &one.pod.key)
     });
-    [by_age, by_size].map(limit_by_namespace)
+    limit_by_namespace(sorted)
 }
 
 /// Moves the pods of a namespace beyond [`PODS_FIRST`] to the end.
@@ -100,12 +103,9 @@ impl<'a> Request<'a> {
     /// GPU slices and memory slices of all instances.
     pub(super) fn size(&self, fleet: &Fleet) -> (u32, u32) {
         let each = self.amounts.iter().filter_map(|(resource, count)| {
-            let profile = profile_of_any(fleet, resource)?;
+            let (slices, memory_slices) = profile_of_any(fleet, resource)?.size();
             let count = u32::try_from(*count).unwrap_or(u32::MAX);
-            Some((
-                profile.slices.saturating_mul(count),
-                profile.memory_slices.saturating_mul(count),
-            ))
+            Some((slices.saturating_mul(count), memory_slices.saturating_mul(count)))
         });
         each.fold((0, 0), |sum: (u32, u32), one| {
             (sum.0.saturating_add(one.0), sum.1.saturating_add(one.1))

@@ -25,6 +25,13 @@ pub struct ClusterSnapshot {
 }
 
 impl ClusterSnapshot {
+    /// The pod with this namespace and name, as `namespace/name`.
+    pub fn pod(&self, reference: &str) -> Option<&ClusterPod> {
+        let (namespace, name) = reference.split_once('/')?;
+        let key = PodKey { namespace: namespace.to_owned(), name: name.to_owned() };
+        self.pods.get(&key).map(Arc::as_ref)
+    }
+
     /// Creates a snapshot of these nodes and pods.
     pub fn new(
         nodes: impl IntoIterator<Item = ClusterNode>,

@@ -29,7 +29,7 @@ pub use self::outcome::{
     Blocker, BlockerName, DrainEvent, DrainInputs, DrainOutcome, DrainStatus, EvictionResult,
     ListError, PodObservations, PodRequests, Policy, Scope, Stage,
 };
-pub use self::pod::{EvictionExemption, Pod, PodId};
+pub use self::pod::{CRITICAL_PRIORITY, EvictionExemption, Pod, PodId};
 
 /// Interval of reconciliation while a drain is active.
 const RECONCILE_INTERVAL: Duration = Duration::from_secs(1);

@@ -152,9 +152,7 @@ fn changed_pod<'a>(
     pod: &str,
     node: &str,
 ) -> Option<(&'a PodKey, &'a str)> {
-    let (namespace, name) = pod.split_once('/')?;
-    let key = PodKey { namespace: namespace.to_owned(), name: name.to_owned() };
-    let pod = snapshot.pods.get(&key)?;
+    let pod = snapshot.pod(pod)?;
     let is_here = pod.is_pending() || pod.node.as_deref() == Some(node);
     Some((&pod.key, pod.uid.as_deref()?)).filter(|_| is_here)
 }

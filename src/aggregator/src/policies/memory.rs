@@ -47,7 +47,8 @@ impl Memory {
         own.retain(|name, written| {
             known.all.get(name).is_some_and(|watched| is_newer(written, watched))
         });
-        let mut snapshot = watched.clone();
+        // The pods are not needed.
+        let mut snapshot = ClusterSnapshot { nodes: watched.nodes.clone(), pods: BTreeMap::new() };
         let outdated = &mut self.outdated;
         self.nodes.retain(|name, written| {
             let Some(reported) = snapshot.nodes.get(name) else {

@@ -53,7 +53,7 @@ const REFILL_INTERVAL: Duration = Duration::from_secs(1);
 /// Sent bytes that permit one more control frame. A client that reads much returns much window; a frame of the answer to
 /// a control frame is shorter.
 const BYTES_PER_FRAME: usize = 128;
-/// Maximum number of control frames that sent bytes permit together: a client can read 8 MiB from its buffers at any time later.
+/// Maximum number of control frames that sent bytes permit: a client can read up to 8 MiB from its buffers much later.
 const MAX_EARNED_FRAMES: usize = 65_536;
 const TOO_MANY_CONTROL_FRAMES: &str = "too_many_control_frames";
 /// Kinds of floods that end a connection. The others are the debug data of h2 0.4 in a GOAWAY frame with

@@ -51,7 +51,7 @@ pub enum EvictionExemption {
 }
 
 /// Source: Kubernetes, `pkg/apis/scheduling`, `SystemCriticalPriority` and the classes of that package.
-const CRITICAL: i32 = 2_000_000_000;
+pub const CRITICAL_PRIORITY: i32 = 2_000_000_000;
 const CRITICAL_CLASSES: [&str; 2] = ["system-node-critical", "system-cluster-critical"];
 
 impl PodId {
@@ -69,7 +69,7 @@ impl Pod {
             Some(EvictionExemption::Static)
         } else if self.controller.as_deref() == Some("DaemonSet") {
             Some(EvictionExemption::DaemonSet)
-        } else if self.priority >= CRITICAL || CRITICAL_CLASSES.contains(&class) {
+        } else if self.priority >= CRITICAL_PRIORITY || CRITICAL_CLASSES.contains(&class) {
             Some(EvictionExemption::Critical)
         } else if self.controller.is_none() {
             Some(EvictionExemption::Unmanaged)
