@@ -152,7 +152,7 @@ fn queue() {
     println!("|---|---|---|---|---|---|---|");
     let traces: Vec<Vec<Job>> = (0..20).map(saturated).collect();
     let row = |strategy: Strategy, reserve_after: Option<Duration>| {
-        let discipline = Discipline::Queue { reserve_after };
+        let discipline = Discipline::Queue { reserve_after, limits: None };
         let result = compare(&fleet(8), &traces, &[strategy], discipline, 0).strategies.remove(0);
         let wait = |name: &str| {
             let profile: ProfileName = name.parse().unwrap();
@@ -324,6 +324,7 @@ fn proposals() {
                     are_users_known: true,
                     demand: PolicyDemand { mode: DemandMode::Act, ..PolicyDemand::default() },
                     changed_for: BTreeSet::new(),
+                    reserved_device: None,
                 }
             })
             .collect();

@@ -208,28 +208,32 @@ impl Fleet {
     /// Reserves the device with the fewest slices in use that supports the profile, so that other requests no longer get instances of it.
     /// Changes nothing if a device is reserved already.
     pub fn reserve(&mut self, profile: &ProfileName, holder: usize) {
-        self.reserve_one_of(profile, holder, |_| true);
+        if let Some(gpu) = self.best_to_reserve(profile, |_| Some(())) {
+            self.reserve_gpu(gpu, holder);
+        }
     }
 
-    /// Like [`Self::reserve`], but only a device for which `is_possible` is true. Returns its index.
-    pub(crate) fn reserve_one_of(
-        &mut self,
+    /// The device with the lowest rank, and of those the one with the fewest slices in use, that supports the profile. A device without a
+    /// rank is not considered. `None` if a device is reserved already.
+    pub(crate) fn best_to_reserve<Rank: Ord>(
+        &self,
         profile: &ProfileName,
-        holder: usize,
-        is_possible: impl Fn(usize) -> bool,
+        rank: impl Fn(usize) -> Option<Rank>,
     ) -> Option<usize> {
         if self.reservation.is_some() {
             return None;
         }
-        let gpus = self.gpus.iter().enumerate().filter(|(index, _)| is_possible(*index));
-        let supporting = gpus.filter_map(|(index, gpu)| {
+        let supporting = self.gpus.iter().enumerate().filter_map(|(index, gpu)| {
             let geometry = self.geometries.get(gpu.geometry)?;
             geometry.find(profile)?;
-            Some((index, geometry.free_slices(gpu.in_use)))
+            Some((rank(index)?, Reverse(geometry.free_slices(gpu.in_use)), index))
         });
-        let emptiest = supporting.min_by_key(|(_, free)| Reverse(*free));
-        self.reservation = emptiest.map(|(gpu, _)| Reservation { gpu, holder });
-        self.reservation.map(|reservation| reservation.gpu)
+        supporting.min().map(|(_, _, gpu)| gpu)
+    }
+
+    /// Reserves a device, so that other requests no longer get instances of it.
+    pub(crate) fn reserve_gpu(&mut self, gpu: usize, holder: usize) {
+        self.reservation = Some(Reservation { gpu, holder });
     }
 
     /// The holder that a device is reserved for.

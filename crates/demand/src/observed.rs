@@ -47,6 +47,8 @@ pub struct ObservedNode {
     pub demand: PolicyDemand,
     /// Pods for which its policy proposes or makes a change of the node, as `namespace/name`.
     pub changed_for: BTreeSet<String>,
+    /// PCI address of the device that its policy reserves, or proposes to reserve, for such a pod.
+    pub reserved_device: Option<String>,
 }
 
 /// A device in the fleet.

@@ -5,6 +5,7 @@ mod defragmentation;
 mod explanation;
 mod obstacle;
 mod request;
+mod reservation;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,8 +16,8 @@ use octavo_model::API_VERSION;
 use octavo_model::resource::ResourceName;
 use octavo_policy::DemandMode;
 
-use self::change::Eviction;
 pub use self::change::NodeChange;
+use self::change::WaitingChange;
 pub(crate) use self::request::MIN_AGE_SECONDS;
 pub use self::request::has_requests;
 use self::request::{Request, is_instance};
@@ -26,8 +27,6 @@ use crate::geometry::{Geometry, Place, Profile};
 use crate::observed::{Models, ObservedDevice, ObservedNode};
 use crate::report::{Defragmentation, DemandReport, Obstacle, Outcome, PodProposal};
 
-/// Age after which a device is reserved for a pod that no change of idle instances can place.
-const RESERVE_AFTER_SECONDS: i64 = 600;
 /// Maximum number of planned pods, because users choose how many pods they create.
 pub(crate) const MAX_PODS: usize = 256;
 /// Maximum number of pods that are planned in a second order.
@@ -105,8 +104,8 @@ struct Planning<'a> {
     searches: usize,
     /// Requested resource and nodes of the searches without a result, which most pods have in common.
     failed_searches: BTreeSet<(&'a str, Vec<usize>)>,
-    /// Change for which pods must be evicted.
-    eviction: Option<Eviction>,
+    /// Change that waits for running pods.
+    waiting: Option<WaitingChange>,
 }
 
 /// Results by position of the node.
@@ -195,7 +194,7 @@ impl<'a> Planning<'a> {
             comparisons: 0,
             searches: MAX_SEARCHES,
             failed_searches: BTreeSet::new(),
-            eviction: None,
+            waiting: None,
         }
     }
 
@@ -262,6 +261,9 @@ impl<'a> Planning<'a> {
             // The reserved device is no target of a restart.
             let reserved = self.reserve(number, request, &occupied);
             let defragmentation = self.defragment(number, request, &occupied);
+            if self.waiting.is_none() {
+                self.waiting = reserved.and_then(|gpu| self.reservation(number, request, gpu));
+            }
             let mut blocked = self.blocked(request, obstacles, reserved);
             if let Some(found) = &defragmentation {
                 blocked.message = format!("{}; {}", blocked.message, found.describe());
@@ -347,11 +349,11 @@ impl<'a> Planning<'a> {
     fn accept(&mut self, number: usize, request: &Request<'a>, choice: &Choice) {
         let mut gpus: Vec<usize> = Vec::new();
         // A later pod can get the place of the change, or that of an evicted pod.
-        let is_taken = |eviction: &Eviction| {
-            choice.places.iter().any(|chosen| eviction.gpus.contains(&chosen.gpu))
+        let is_taken = |waiting: &WaitingChange| {
+            choice.places.iter().any(|chosen| waiting.gpus.contains(&chosen.gpu))
         };
-        if self.eviction.as_ref().is_some_and(is_taken) {
-            self.eviction = None;
+        if self.waiting.as_ref().is_some_and(is_taken) {
+            self.waiting = None;
         }
         for chosen in &choice.places {
             let _operations = self.fleet.allocate(chosen.gpu, chosen.place, number);
@@ -395,31 +397,8 @@ impl<'a> Planning<'a> {
             return None;
         };
         self.searches = 0;
-        self.eviction = eviction;
+        self.waiting = eviction;
         Some(found)
-    }
-
-    /// Reserves a device of these nodes for a pod that has waited for a long time. Returns its node and the device.
-    fn reserve(
-        &mut self,
-        number: usize,
-        request: &Request<'_>,
-        nodes: &[usize],
-    ) -> Option<(usize, usize)> {
-        request.age.filter(|age| *age >= RESERVE_AFTER_SECONDS)?;
-        // Several instances can need several devices.
-        let [(resource, 1)] = request.amounts.as_slice() else { return None };
-        let gpus: Vec<Range<usize>> =
-            nodes.iter().filter_map(|node| self.nodes.get(*node)).map(PlannedNode::gpus).collect();
-        let profile = profile_of_any(&self.fleet, resource)?.name.clone();
-        let is_possible = |gpu: usize| gpus.iter().any(|range| range.contains(&gpu));
-        let gpu = self.fleet.reserve_one_of(&profile, number, is_possible)?;
-        self.known.clear();
-        let node = nodes
-            .iter()
-            .copied()
-            .find(|node| self.nodes.get(*node).is_some_and(|node| node.gpus().contains(&gpu)))?;
-        Some((node, gpu))
     }
 }
 

@@ -6,6 +6,7 @@ mod geometry;
 mod order;
 mod preference;
 mod proposal;
+mod reservation;
 mod simulation;
 mod trace_file;
 

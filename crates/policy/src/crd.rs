@@ -188,12 +188,13 @@ fn limit_drain(spec: &mut Value) {
 
 fn limit_demand(spec: &mut Value) {
     let duration = json!({"maxLength": 16, "minLength": 2, "pattern": DURATION});
-    for (field, default) in [("hold", "1m"), ("cooldown", "30m")] {
+    let positive = [rule("duration(self) > duration('0s')", "use at least 1s")];
+    for field in ["hold", "cooldown", "reserveAfter"] {
         limit(spec, &format!("demand.{field}"), duration.clone());
-        let positive = rule("duration(self) > duration('0s')", "use at least 1s");
-        let limits = json!({"default": default, "x-kubernetes-validations": [positive]});
-        limit(spec, &format!("demand.{field}"), limits);
+        limit(spec, &format!("demand.{field}"), json!({"x-kubernetes-validations": positive}));
     }
+    limit(spec, "demand.hold", json!({"default": "1m"}));
+    limit(spec, "demand.cooldown", json!({"default": "30m"}));
     limit(spec, "demand.changesPerHour", json!({"minimum": 1, "maximum": 60, "default": 4}));
     limit(spec, "demand.evictionsPerHour", json!({"minimum": 0, "maximum": 60, "default": 0}));
     limit(spec, "demand.mode", json!({"default": "Observe"}));

@@ -1,12 +1,14 @@
 //! Settings of a policy for the instances of pending pods.
 
 use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
 use strum::Display;
 use utoipa::ToSchema;
 
 use crate::period::Period;
 
 /// Instances for pending pods on the selected nodes.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PolicyDemand {
@@ -16,10 +18,12 @@ pub struct PolicyDemand {
     pub hold: Period,
     /// Maximum number of changes of a node per hour.
     pub changes_per_hour: u32,
-    /// Time after a failed change before the node is changed again.
+    /// Time after a failed change of a node, and after a withdrawn one before pods are evicted or a GPU is reserved there again.
     pub cooldown: Period,
     /// Maximum number of pods per hour, on all nodes of the policy, that are evicted to make room for a pending pod.
     pub evictions_per_hour: u32,
+    /// Time for which a pod waits before a GPU is reserved for it. Without it, no GPU is reserved.
+    pub reserve_after: Option<Period>,
 }
 
 impl PolicyDemand {
@@ -62,6 +66,7 @@ impl Default for PolicyDemand {
             changes_per_hour: 4,
             cooldown: Period::from_mins(30),
             evictions_per_hour: 0,
+            reserve_after: None,
         }
     }
 }

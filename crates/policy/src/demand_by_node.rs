@@ -17,9 +17,20 @@ pub fn demand_by_node(world: &World<'_>) -> BTreeMap<String, PolicyDemand> {
         }
         let observed = Observation::new(world, policy);
         let nodes = observed.iter().flat_map(|observed| observed.managed.values());
-        // Pods need not wait for a node that failed or reached its limits.
-        let nodes = nodes.filter(|node| demand.can_change(node, &policy.uid, world.now));
-        settings.extend(nodes.map(|node| (node.name().to_owned(), *demand)));
+        for node in nodes {
+            let can_change =
+                |waits_for_pods| demand.can_change((node, &policy.uid), waits_for_pods, world.now);
+            // Pods need not wait for a node that failed or reached its limits.
+            if !can_change(false) {
+                continue;
+            }
+            let current = if can_change(true) {
+                *demand
+            } else {
+                PolicyDemand { evictions_per_hour: 0, reserve_after: None, ..*demand }
+            };
+            settings.insert(node.name().to_owned(), current);
+        }
     }
     settings
 }

@@ -16,7 +16,7 @@ const MAX_PODS: usize = 64;
 const MAX_MESSAGE_CHARS: usize = 500;
 
 /// Instances that pending pods need on a node.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct NodeProposal {
     /// All instances of the devices that can be planned, as a checkpoint.
     pub instances: String,
@@ -24,6 +24,15 @@ pub struct NodeProposal {
     pub pods: Vec<(String, String)>,
     /// Running pods that are evicted to make room.
     pub evictions: Vec<PodEviction>,
+    /// PCI address of the GPU that is reserved until its pods have ended.
+    pub reserved_device: Option<String>,
+}
+
+impl NodeProposal {
+    /// Returns whether running pods must end before the instances exist.
+    pub(crate) fn waits_for_pods(&self) -> bool {
+        !self.evictions.is_empty() || self.reserved_device.is_some()
+    }
 }
 
 /// Running pod that is evicted to make room for a pending pod.
@@ -53,6 +62,8 @@ pub struct InstanceChange {
     /// Running pods that are evicted to make room.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub evictions: Vec<PodEviction>,
+    /// PCI address of the GPU that is reserved until its pods have ended.
+    pub reserved_device: Option<String>,
     /// Time since which the pods are proposed instances of the node.
     #[schema(value_type = String, format = DateTime)]
     pub since: Timestamp,
@@ -93,6 +104,7 @@ impl InstanceChange {
             pods: proposal.pods.iter().take(MAX_PODS).map(|(pod, _)| pod.clone()).collect(),
             message,
             evictions: proposal.evictions.clone(),
+            reserved_device: proposal.reserved_device.clone(),
             since,
             begun: None,
             instances: None,
@@ -109,11 +121,22 @@ impl InstanceChange {
             pods: Vec::new(),
             message: "the layout cannot be applied".to_owned(),
             evictions: Vec::new(),
+            reserved_device: None,
             since: now,
             begun: Some(now),
             instances: None,
             withdrawn: true,
         }
+    }
+
+    /// Returns whether running pods must end before the instances exist.
+    pub(crate) fn waits_for_pods(&self) -> bool {
+        !self.evictions.is_empty() || self.reserved_device.is_some()
+    }
+
+    /// Returns whether a GPU of the node is reserved now.
+    pub(crate) fn is_reservation(&self) -> bool {
+        self.is_in_progress() && self.reserved_device.is_some()
     }
 
     /// Returns whether the node is being changed.

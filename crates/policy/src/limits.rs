@@ -12,28 +12,41 @@ use crate::record::NodeRecord;
 const HOUR: SignedDuration = SignedDuration::from_hours(1);
 
 impl PolicyDemand {
-    /// Earliest time at which a node with this record is changed.
-    pub(crate) fn next_change(&self, node: &PolicyNode<'_>, record: &NodeRecord) -> Timestamp {
-        let after = |time: Timestamp, period: SignedDuration| {
-            time.saturating_add(period).unwrap_or(Timestamp::MAX)
-        };
-        let held = record.changes.last().map(|last| after(*last, self.hold.signed()));
-        let limit = usize::try_from(self.changes_per_hour.max(1)).unwrap_or(usize::MAX);
-        let used = record.changes.len().checked_sub(limit).and_then(|at| record.changes.get(at));
-        let free = used.map(|first| after(*first, HOUR));
+    /// Earliest time at which a node with this record is changed, by a change that waits for running pods or by another one.
+    pub(crate) fn next_change(
+        &self,
+        (node, record): (&PolicyNode<'_>, &NodeRecord),
+        waits_for_pods: bool,
+    ) -> Timestamp {
         let has_failed = matches!(node.progress(record), Progress::Failed { .. });
-        // After a change that was withdrawn before its evictions, the same pods would be named again.
-        let has_evictions =
-            !record.evictions.is_empty() && record.evictions.last() == record.changes.last();
-        let is_withdrawn = record.withdrawn.is_some() && has_evictions;
+        // Pods that did not end would be waited for again.
+        let is_withdrawn = record.withdrawn.is_some() && waits_for_pods;
         let cooled =
             (has_failed || is_withdrawn).then(|| after(record.since, self.cooldown.signed()));
-        held.into_iter().chain(free).chain(cooled).max().unwrap_or(Timestamp::MIN)
+        self.after_changes(&record.changes)
+            .into_iter()
+            .chain(cooled)
+            .max()
+            .unwrap_or(Timestamp::MIN)
     }
 
-    /// Returns whether the limits permit to change the node now.
-    pub(crate) fn can_change(&self, node: &PolicyNode<'_>, uid: &str, now: Timestamp) -> bool {
-        node.record.of(uid).is_none_or(|record| self.next_change(node, record) <= now)
+    /// Earliest time at which a node is changed again after changes at these times, in ascending order; `None` without changes.
+    pub fn after_changes(&self, changes: &[Timestamp]) -> Option<Timestamp> {
+        let held = changes.last().map(|last| after(*last, self.hold.signed()));
+        let limit = usize::try_from(self.changes_per_hour.max(1)).unwrap_or(usize::MAX);
+        let used = changes.len().checked_sub(limit).and_then(|at| changes.get(at));
+        held.into_iter().chain(used.map(|first| after(*first, HOUR))).max()
+    }
+
+    /// Returns whether the limits permit to change the node now, by a change that waits for running pods or by another one.
+    pub(crate) fn can_change(
+        &self,
+        (node, uid): (&PolicyNode<'_>, &str),
+        waits_for_pods: bool,
+        now: Timestamp,
+    ) -> bool {
+        let record = node.record.of(uid);
+        record.is_none_or(|record| self.next_change((node, record), waits_for_pods) <= now)
     }
 
     /// Earliest time at which this number of further pods can be evicted, after pods were evicted at these times. `None` if that is possible
@@ -47,8 +60,12 @@ impl PolicyDemand {
         };
         let mut latest = evicted.to_vec();
         latest.sort_unstable_by_key(|time| Reverse(*time));
-        latest.get(allowed).map(|time| time.saturating_add(HOUR).unwrap_or(Timestamp::MAX))
+        latest.get(allowed).map(|time| after(*time, HOUR))
     }
+}
+
+fn after(time: Timestamp, period: SignedDuration) -> Timestamp {
+    time.saturating_add(period).unwrap_or(Timestamp::MAX)
 }
 
 /// The times within the last hour.

@@ -293,8 +293,7 @@ mod tests {
     fn m21_change_has_a_line_for_each_pod() {
         let pods =
             ["a/x", "b/y"].map(|pod| (pod.to_owned(), "create; destroy idle: 1g".to_owned()));
-        let proposal =
-            NodeProposal { instances: String::new(), pods: pods.to_vec(), evictions: Vec::new() };
+        let proposal = NodeProposal { pods: pods.to_vec(), ..NodeProposal::default() };
         let change = InstanceChange::proposed("n", &proposal, None, jiff::Timestamp::UNIX_EPOCH);
         let expected = ["a/x: create; destroy idle: 1g", "b/y: create; destroy idle: 1g"];
         assert_eq!(change.lines(), expected);

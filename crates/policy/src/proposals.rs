@@ -14,6 +14,7 @@ use crate::limits;
 use crate::node::{PolicyNode, Progress};
 use crate::record::NodeRecord;
 use crate::rollout::{self, Observation, Obstacle};
+use crate::status::PolicyStatus;
 use crate::world::{Policy, World};
 
 /// Maximum number of changes in the status, which bounds its size.
@@ -78,8 +79,8 @@ pub(crate) fn advance(
     candidates.truncate(room);
     let mut wait = DemandWait::default();
     let evicted = evicted(policy, &changes, world.now);
-    begin(policy, observed, (&demand, world.now, evicted), &mut candidates, &mut wait);
     policy.status.changes = changes;
+    begin(policy, observed, (&demand, world.now, evicted), &mut candidates, &mut wait);
     policy.status.changes.extend(candidates.into_iter().map(|one| one.change));
     wait
 }
@@ -106,7 +107,8 @@ fn begin(
         let is_approved = policy.approved.contains(&change.id);
         let held = change.since.saturating_add(demand.hold.signed()).unwrap_or(Timestamp::MAX);
         let record = candidate.node.record.of(&policy.uid);
-        let limited = record.map(|record| demand.next_change(candidate.node, record));
+        let limited = record
+            .map(|record| demand.next_change((candidate.node, record), change.waits_for_pods()));
         let from = limited.into_iter().chain((!is_approved).then_some(held)).max();
         match from.filter(|from| *from > now) {
             _ if demand.mode == DemandMode::Propose && !is_approved => {
@@ -128,8 +130,13 @@ fn begin(
         wait.obstacle = Some(obstacle);
         return;
     }
-    let budget = observed.budget();
-    let mut unavailable = observed.unavailable(&policy.status);
+    let mut reservations = policy.status.changes.iter().filter(|change| change.is_reservation());
+    let mut budget = NodeBudget {
+        limit: observed.budget(),
+        unavailable: observed.unavailable(&policy.status),
+        changing: policy.status.changing(),
+        reserved: reservations.next().map(|change| change.node.clone()),
+    };
     for index in due {
         let Some(candidate) = candidates.get_mut(index) else { continue };
         let evictable = demand.next_eviction(&evicted, candidate.change.evictions.len());
@@ -139,22 +146,54 @@ fn begin(
             continue;
         }
         let name = candidate.node.name();
-        let mut joined = unavailable.clone();
-        joined.insert(name);
-        // A failed node is unavailable anyway. Others can only look so, in an outdated view.
-        let mut failures = policy.status.failures.iter();
-        let has_budget = joined.len() <= budget || failures.any(|failure| failure.node == name);
-        if !has_budget || policy.status.updating.len() >= budget.min(MAX_CHANGES) {
-            let names = unavailable.iter().map(|name| (*name).to_owned()).collect();
-            wait.obstacle = Some(Obstacle::Budget { limit: budget, unavailable: names });
+        if let Some(obstacle) = budget.admit(&policy.status, candidate) {
+            wait.obstacle = Some(obstacle);
             continue;
         }
-        unavailable = joined;
         policy.status.failures.retain(|failure| failure.node != name);
         policy.status.updating.push(name.to_owned());
         evicted.extend(std::iter::repeat_n(now, candidate.change.evictions.len()));
         candidate.change.begun = Some(now);
         candidate.change.instances = Some(candidate.proposal.instances.clone());
+    }
+}
+
+/// Nodes that may be changed at the same time.
+struct NodeBudget<'a> {
+    limit: usize,
+    unavailable: BTreeSet<&'a str>,
+    /// Number of unavailable nodes that the policy changes.
+    changing: usize,
+    /// Node with a reserved GPU.
+    reserved: Option<String>,
+}
+
+impl<'a> NodeBudget<'a> {
+    /// Adds the node of a change. Returns the obstacle, and adds nothing, if the change must wait.
+    fn admit(&mut self, status: &PolicyStatus, candidate: &Candidate<'a>) -> Option<Obstacle> {
+        let exceeded = |limit, names: &mut dyn Iterator<Item = &str>| {
+            Some(Obstacle::Budget { limit, unavailable: names.map(str::to_owned).collect() })
+        };
+        let name = candidate.node.name();
+        if candidate.change.reserved_device.is_some() {
+            // A reserved GPU does not make its node unavailable, so only one is reserved at a time.
+            if let Some(current) = &self.reserved {
+                return exceeded(1, &mut [current.as_str()].into_iter());
+            }
+            self.reserved = Some(name.to_owned());
+            return None;
+        }
+        let mut joined = self.unavailable.clone();
+        joined.insert(name);
+        // A failed node is unavailable anyway. Others can only look so, in an outdated view.
+        let is_failed = status.failures.iter().any(|failure| failure.node == name);
+        let has_budget = joined.len() <= self.limit || is_failed;
+        if !has_budget || self.changing >= self.limit.min(MAX_CHANGES) {
+            return exceeded(self.limit, &mut self.unavailable.iter().copied());
+        }
+        self.unavailable = joined;
+        self.changing = self.changing.saturating_add(1);
+        None
     }
 }
 
@@ -172,7 +211,7 @@ fn selected<'a>(
     (world, proposals): (&World<'_>, &'a BTreeMap<String, NodeProposal>),
     changes: &[InstanceChange],
 ) -> Vec<(&'a PolicyNode<'a>, &'a NodeProposal)> {
-    let limit = observed.spec.demand.map_or(0, |demand| demand.max_evictions());
+    let demand = observed.spec.demand.unwrap_or_default();
     // A pod that waits for a change needs no other one.
     let policies = world.policies.iter().filter(|policy| policy.active_demand().is_some());
     let all = policies.flat_map(|policy| &policy.status.changes);
@@ -189,7 +228,8 @@ fn selected<'a>(
             let is_new = record.is_none_or(|record| record.layout.as_ref() != Some(&layout));
             is_new
                 && proposal.instances.len() <= MAX_INSTANCES_BYTES
-                && proposal.evictions.len() <= limit
+                && proposal.evictions.len() <= demand.max_evictions()
+                && (proposal.reserved_device.is_none() || demand.reserve_after.is_some())
                 && node.is_ready()
                 && !policy.status.is_updating(node.name())
                 && proposal.pods.iter().all(|(pod, _)| !served.contains(pod.as_str()))
@@ -211,9 +251,10 @@ fn is_obsolete(
         |since: Timestamp| since.saturating_add(deadline).is_ok_and(|until| until <= world.now);
     let record = node.record.of(&policy.uid).filter(|record| change.is_recorded(record));
     let is_late = change.begun.is_some_and(is_overdue);
-    if !change.evictions.is_empty() {
+    if change.waits_for_pods() {
         // While pods are evicted, the node is tainted, so no proposal contains it.
-        let is_needed = change.pods.iter().any(|pod| world.waiting.contains(pod));
+        let is_needed = change.pods.iter().any(|pod| world.waiting.contains(pod))
+            && !has_other_room(change, world);
         let can_end = record.is_none_or(|record| is_blocked(node, record, world.now));
         return can_end && (!is_needed || is_late);
     }
@@ -221,6 +262,13 @@ fn is_obsolete(
     let is_needed =
         world.proposals.as_ref().is_none_or(|all| is_proposed(all, node.name(), &change.layout));
     is_blocked(node, record, world.now) && (!is_needed || is_overdue(record.since))
+}
+
+/// Returns whether instances for the pods of a reservation can be created without waiting for running pods.
+fn has_other_room(change: &InstanceChange, world: &World<'_>) -> bool {
+    let others = world.proposals.iter().flat_map(BTreeMap::values);
+    let mut pods = others.filter(|one| !one.waits_for_pods()).flat_map(|one| &one.pods);
+    change.reserved_device.is_some() && pods.any(|(pod, _)| change.pods.contains(pod))
 }
 
 /// Withdrawals of layouts that no change has: blocked ones that are not needed, and ones that fail after they were applied.
@@ -252,6 +300,6 @@ fn is_blocked(node: &PolicyNode<'_>, record: &NodeRecord, now: Timestamp) -> boo
 }
 
 fn is_proposed(proposals: &BTreeMap<String, NodeProposal>, node: &str, layout: &str) -> bool {
-    let proposal = proposals.get(node);
+    let proposal = proposals.get(node).filter(|proposal| !proposal.waits_for_pods());
     proposal.is_some_and(|proposal| demand_layout(&proposal.instances) == layout)
 }

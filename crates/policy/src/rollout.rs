@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use octavo_model::text::count_noun;
+use octavo_node::node_object::is_demand_layout;
 
 use crate::limits;
 use crate::node::{PolicyNode, Progress};
@@ -92,10 +93,13 @@ impl<'a> Observation<'a> {
         let named: BTreeSet<&str> =
             status.updating.iter().chain(failed).map(String::as_str).collect();
         let nodes = self.selected();
-        nodes
-            .filter(|node| !node.is_available() || named.contains(node.name()))
-            .map(PolicyNode::name)
-            .collect()
+        let is_unavailable = |node: &&PolicyNode<'_>| {
+            if status.is_reserving(node.name()) {
+                return !node.is_ready();
+            }
+            !node.is_available() || named.contains(node.name())
+        };
+        nodes.filter(is_unavailable).map(PolicyNode::name).collect()
     }
 
     /// Nodes that the target still changes, in the order of the waves.
@@ -143,7 +147,11 @@ pub(crate) fn recover(policy: &mut Policy, world: &World<'_>) -> bool {
     let changing = selected().filter_map(|node| {
         let record = node.record.of(&policy.uid)?;
         let is_reliable = record.is_reliable(world.now);
-        (!node.is_available() || !is_reliable).then_some((node, record.since))
+        // Instances for pending pods that running pods block are withdrawn, unless a pod needs them.
+        let is_demand = record.layout.as_deref().is_some_and(is_demand_layout);
+        let is_blocked = matches!(node.progress(record), Progress::Pending(Some(_)));
+        let is_changing = !node.is_available() && !(is_demand && is_blocked);
+        (is_changing || !is_reliable).then_some((node, record.since))
     });
     let mut changing: Vec<_> = changing.collect();
     // A node whose report is unreliable only looks available, so the wave must name it. Of the others, those of the last wave are probably
@@ -324,7 +332,7 @@ pub(crate) fn extend(
     let status = &mut policy.status;
     let unavailable = observed.unavailable(status);
     let (ready, not_ready) = ordered(candidates, &unavailable);
-    let count = joining(&ready, &unavailable, (budget, status.updating.len()), &policy.uid);
+    let count = joining(&ready, &unavailable, (budget, status.changing()), &policy.uid);
     status.updating.extend(names(ready.iter().take(count)));
     if count < ready.len() {
         let unavailable = unavailable.iter().map(|name| (*name).to_owned()).collect();
@@ -390,7 +398,7 @@ pub(crate) fn obstacle(policy: &Policy, spec: &PolicySpec, now: Timestamp) -> Op
         return Some(Obstacle::Window(opens));
     }
     let pause = spec.rollout.pause.filter(|pause| !pause.get().is_zero())?;
-    if !status.updating.is_empty() {
+    if status.changing() > 0 {
         return Some(Obstacle::WaveRuns);
     }
     let until = status.wave_ended?.saturating_add(pause.signed()).ok()?;

@@ -271,6 +271,16 @@ impl PolicyStatus {
         self.updating.iter().any(|name| name == node)
     }
 
+    /// Returns whether a GPU of the node is reserved. The node stays available: only idle instances of the GPU are not.
+    pub(crate) fn is_reserving(&self, node: &str) -> bool {
+        self.changes.iter().any(|change| change.node == node && change.is_reservation())
+    }
+
+    /// Number of nodes of the current wave that are unavailable.
+    pub(crate) fn changing(&self) -> usize {
+        self.updating.iter().filter(|name| !self.is_reserving(name)).count()
+    }
+
     /// Returns whether the roll-out is stopped without a rollback, so that no node is changed.
     pub fn is_halted(&self) -> bool {
         self.stop.as_ref().is_some_and(|stop| stop.action == StopAction::Pause)

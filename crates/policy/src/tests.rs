@@ -7,5 +7,6 @@ mod demand_random;
 mod evictions;
 mod members;
 mod random;
+mod reservations;
 mod rules;
 mod sweep;

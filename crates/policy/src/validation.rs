@@ -103,8 +103,9 @@ fn demand_problems(spec: &PolicySpec, add: &mut impl FnMut(String, &str)) {
     if spec.layout.is_some() {
         add("spec.demand".to_owned(), "a policy has either a layout or demand");
     }
-    for (field, period) in [("hold", demand.hold), ("cooldown", demand.cooldown)] {
-        if period.get().is_zero() {
+    let periods = [("hold", Some(demand.hold)), ("cooldown", Some(demand.cooldown))];
+    for (field, period) in periods.into_iter().chain([("reserveAfter", demand.reserve_after)]) {
+        if period.is_some_and(|period| period.get().is_zero()) {
             add(format!("spec.demand.{field}"), "use at least 1s");
         }
     }

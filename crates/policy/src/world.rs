@@ -151,7 +151,7 @@ impl Policy {
         }
         match change.filter(|change| change.instances.is_some()) {
             Some(change) if record.is_some_and(|record| change.is_recorded(record)) => current,
-            Some(change) if demand.can_change(node, &self.uid, now) => {
+            Some(change) if demand.can_change((node, &self.uid), change.waits_for_pods(), now) => {
                 let deadline = spec.rollout.node_deadline.signed();
                 let until = change.begun.and_then(|begun| begun.saturating_add(deadline).ok());
                 let instances = NewInstances { change, until: until.unwrap_or(now) };

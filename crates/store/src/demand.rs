@@ -125,6 +125,7 @@ fn observed_node(node: &Node, now: Moment) -> Option<ObservedNode> {
         are_users_known: is_complete,
         demand: PolicyDemand::default(),
         changed_for: BTreeSet::new(),
+        reserved_device: None,
     })
 }
 
@@ -138,19 +139,22 @@ fn set_policies(
     let policies: Vec<Policy> = policies.all.values().map(|policy| Policy::clone(policy)).collect();
     let settings = demand_by_node(&world(&policies, snapshot, fleet, BTreeMap::new()));
     let mut pods: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
+    let mut reserved: BTreeMap<&str, &String> = BTreeMap::new();
     let changes = policies.iter().flat_map(|policy| &policy.status.changes);
     for change in changes.filter(|change| !change.withdrawn) {
         pods.entry(change.node.as_str()).or_default().extend(change.pods.iter().cloned());
+        reserved.extend(change.reserved_device.iter().map(|pci| (change.node.as_str(), pci)));
     }
     for node in nodes {
         node.demand = settings.get(&node.name).copied().unwrap_or_default();
         node.changed_for = pods.remove(node.name.as_str()).unwrap_or_default();
+        node.reserved_device = reserved.get(node.name.as_str()).map(|pci| (*pci).clone());
     }
 }
 
 /// The change of a node as a policy carries it out; `None` if a device has no UUID.
 fn node_proposal(change: NodeChange) -> Option<(String, NodeProposal)> {
     let instances = checkpoint::write(&change.inventory).ok()?;
-    let proposal = NodeProposal { instances, pods: change.pods, evictions: change.evictions };
-    Some((change.node, proposal))
+    let NodeChange { node, pods, evictions, reserved_device, .. } = change;
+    Some((node, NodeProposal { instances, pods, evictions, reserved_device }))
 }

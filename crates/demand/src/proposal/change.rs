@@ -25,12 +25,14 @@ pub struct NodeChange {
     pub pods: Vec<(String, String)>,
     /// Running pods that must be evicted for it.
     pub evictions: Vec<PodEviction>,
+    /// PCI address of the device that is reserved until its pods have ended.
+    pub reserved_device: Option<String>,
 }
 
-/// A change for which pods must be evicted.
+/// A change that waits for running pods.
 #[derive(Debug, Clone)]
-pub(super) struct Eviction {
-    change: NodeChange,
+pub(super) struct WaitingChange {
+    pub(super) change: NodeChange,
     /// Devices of the change and of the other instances of the evicted pods.
     pub(super) gpus: BTreeSet<usize>,
 }
@@ -57,14 +59,15 @@ impl Planning<'_> {
                 inventory: inventory_after(node, &self.fleet)?,
                 pods: pods.map(|one| (one.reference(), one.message.clone())).collect(),
                 evictions: Vec::new(),
+                reserved_device: None,
             })
         });
         let mut all: Vec<NodeChange> = each.collect();
-        // Pods are not evicted on a node that changes for other pods.
-        if let Some(eviction) = &self.eviction
-            && all.iter().all(|one| one.node != eviction.change.node)
+        // A node that changes for other pods cannot wait for running ones at the same time.
+        if let Some(waiting) = &self.waiting
+            && all.iter().all(|one| one.node != waiting.change.node)
         {
-            all.push(eviction.change.clone());
+            all.push(waiting.change.clone());
         }
         all
     }
@@ -75,7 +78,7 @@ impl Planning<'_> {
         request: &Request<'_>,
         found: &Defragmentation,
         (fleet, pods): (&Fleet, &[&ClusterPod]),
-    ) -> Option<Eviction> {
+    ) -> Option<WaitingChange> {
         let node = self.node_named(&found.node)?;
         // Otherwise, an evicted pod would wait for its new instance.
         let has_policy = |name: &str| {
@@ -112,8 +115,9 @@ impl Planning<'_> {
             inventory: inventory_after(node, fleet)?,
             pods: vec![(request.pod.key.to_string(), text)],
             evictions: evictions.collect::<Option<Vec<PodEviction>>>()?,
+            reserved_device: None,
         };
-        Some(Eviction { change, gpus })
+        Some(WaitingChange { change, gpus })
     }
 
     fn node_named(&self, name: &str) -> Option<&PlannedNode<'_>> {
@@ -122,7 +126,7 @@ impl Planning<'_> {
 }
 
 /// The devices of a node with their instances in this fleet.
-fn inventory_after(node: &PlannedNode<'_>, fleet: &Fleet) -> Option<Inventory> {
+pub(super) fn inventory_after(node: &PlannedNode<'_>, fleet: &Fleet) -> Option<Inventory> {
     let planned = node.devices.iter().zip(node.gpus());
     let devices = planned.map(|(planned, gpu)| {
         let mut all = node.observed.inventory.devices.iter();

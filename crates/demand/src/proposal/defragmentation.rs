@@ -7,7 +7,7 @@ use octavo_model::resource::ResourceName;
 use octavo_node::node_object::REPARTITIONING_TAINT;
 use octavo_node::node_object::drain::CRITICAL_PRIORITY;
 
-use super::change::Eviction;
+use super::change::WaitingChange;
 use super::explanation::instance_place;
 use super::request::Request;
 use super::{ChosenPlace, PlannedNode, Planning, is_instance, profile_of};
@@ -28,16 +28,16 @@ const RESTARTED: usize = usize::MAX;
 const RECREATING_OWNERS: [&str; 5] =
     ["Deployment", "ReplicaSet", "StatefulSet", "ReplicationController", "Job"];
 
-/// A place that a few instances in use occupy.
+/// A place that instances in use occupy.
 #[derive(Debug)]
-struct OccupiedPlace {
+pub(super) struct OccupiedPlace {
     node: usize,
     gpu: usize,
-    place: Place,
+    pub(super) place: Place,
     /// Instances in use that overlap it.
-    instances: Vec<Place>,
+    pub(super) instances: Vec<Place>,
     /// GPU slices of these instances.
-    slices: u32,
+    pub(super) slices: u32,
 }
 
 /// Only user of an instance.
@@ -62,7 +62,7 @@ impl<'a> Planning<'a> {
         number: usize,
         request: &Request<'_>,
         (resource, nodes): (&str, &[usize]),
-    ) -> Option<(Defragmentation, Option<Eviction>)> {
+    ) -> Option<(Defragmentation, Option<WaitingChange>)> {
         let mut places: Vec<OccupiedPlace> = Vec::new();
         for node in nodes {
             places.extend(self.occupied_places(*node, number, resource));
@@ -93,27 +93,27 @@ impl<'a> Planning<'a> {
     }
 
     fn occupied_places(&self, node: usize, number: usize, resource: &str) -> Vec<OccupiedPlace> {
-        let mut places = Vec::new();
         let gpus = self.nodes.get(node).map(PlannedNode::gpus).unwrap_or_default();
-        for gpu in gpus.filter(|gpu| self.fleet.is_open_to(*gpu, number)) {
-            let Some((planned, geometry)) = self.device(gpu) else { continue };
-            let Some(profile) = profile_of(geometry, resource) else { continue };
-            for addition in geometry.additions_of(Geometry::EMPTY, profile) {
-                let place = addition.place;
-                let in_use = planned.instances().iter().filter(|one| one.user.is_some());
-                let (instances, others): (Vec<Place>, Vec<Place>) =
-                    in_use.map(|one| one.place).partition(|other| other.overlaps(&place));
-                if !(1..=MAX_MOVES).contains(&instances.len()) {
-                    continue;
-                }
-                if geometry.set_of(others.iter().chain([&place])).is_some() {
-                    let slices = instances.iter().map(|one| slices_of(geometry, one));
-                    let slices = slices.fold(0, u32::saturating_add);
-                    places.push(OccupiedPlace { node, gpu, place, instances, slices });
-                }
-            }
-        }
-        places
+        let gpus = gpus.filter(|gpu| self.fleet.is_open_to(*gpu, number));
+        let places = gpus.flat_map(|gpu| self.places_of(node, gpu, resource));
+        places.filter(|place| (1..=MAX_MOVES).contains(&place.instances.len())).collect()
+    }
+
+    /// All places of a device for an instance, with the instances in use that overlap them.
+    pub(super) fn places_of(&self, node: usize, gpu: usize, resource: &str) -> Vec<OccupiedPlace> {
+        let Some((planned, geometry)) = self.device(gpu) else { return Vec::new() };
+        let Some(profile) = profile_of(geometry, resource) else { return Vec::new() };
+        let places = geometry.additions_of(Geometry::EMPTY, profile).filter_map(|addition| {
+            let place = addition.place;
+            let in_use = planned.instances().iter().filter(|one| one.user.is_some());
+            let (instances, others): (Vec<Place>, Vec<Place>) =
+                in_use.map(|one| one.place).partition(|other| other.overlaps(&place));
+            geometry.set_of(others.iter().chain([&place]))?;
+            let slices = instances.iter().map(|one| slices_of(geometry, one));
+            let slices = slices.fold(0, u32::saturating_add);
+            Some(OccupiedPlace { node, gpu, place, instances, slices })
+        });
+        places.collect()
     }
 
     /// The pods that use a place, if all of them can restart.
@@ -167,7 +167,7 @@ impl<'a> Planning<'a> {
         occupied: &OccupiedPlace,
         mut users: Vec<RunningPod<'_>>,
         (number, request): (usize, &Request<'_>),
-    ) -> Option<(Defragmentation, Option<Eviction>)> {
+    ) -> Option<(Defragmentation, Option<WaitingChange>)> {
         for user in &mut users {
             user.nodes = self.other_nodes(&user.pod.requirements, occupied.node);
             if user.nodes.is_empty() {
@@ -255,12 +255,12 @@ impl<'a> Planning<'a> {
     }
 
     /// The node of a device.
-    fn node_of(&self, gpu: usize) -> Option<usize> {
+    pub(super) fn node_of(&self, gpu: usize) -> Option<usize> {
         // A node without planned devices begins where the next one does.
         self.nodes.partition_point(|node| node.first <= gpu).checked_sub(1)
     }
 
-    fn device(&self, gpu: usize) -> Option<(&Gpu, &Geometry)> {
+    pub(super) fn device(&self, gpu: usize) -> Option<(&Gpu, &Geometry)> {
         let gpu = self.fleet.gpus().get(gpu)?;
         Some((gpu, self.fleet.geometry_of(gpu)?))
     }

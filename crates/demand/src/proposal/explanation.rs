@@ -78,7 +78,7 @@ impl Planning<'_> {
         &self,
         request: &Request<'_>,
         obstacles: Vec<ObstacleCount>,
-        reserved: Option<(usize, usize)>,
+        reserved: Option<usize>,
     ) -> PodProposal {
         let reasons = join(obstacles.iter().map(|one| one.message.as_str()), "; ");
         let reasons = if obstacles.is_empty() {
@@ -86,12 +86,10 @@ impl Planning<'_> {
         } else {
             reasons
         };
-        let found = reserved.and_then(|(node, gpu)| {
-            let node = self.nodes.get(node)?;
-            let device = node.device(gpu)?;
-            let planned = self.fleet.gpus().get(gpu)?;
-            let free = self.fleet.geometry_of(planned)?.free_slices(planned.in_use());
-            Some((node, device, free))
+        let found = reserved.and_then(|gpu| {
+            let node = self.nodes.get(self.node_of(gpu)?)?;
+            let (planned, geometry) = self.device(gpu)?;
+            Some((node, node.device(gpu)?, geometry.free_slices(planned.in_use())))
         });
         match found {
             Some((node, device, free)) => PodProposal {
@@ -282,6 +280,6 @@ fn counts(geometry: &Geometry, places: &[Place]) -> BTreeMap<String, usize> {
     counts
 }
 
-fn gpu_slices(count: u32) -> String {
+pub(super) fn gpu_slices(count: u32) -> String {
     count_noun(usize::try_from(count).unwrap_or(usize::MAX), "GPU slice", "GPU slices")
 }

@@ -62,6 +62,7 @@ pub(super) fn observed(name: &str, devices: Vec<Device>) -> ObservedNode {
         are_users_known: true,
         demand: PolicyDemand::default(),
         changed_for: BTreeSet::new(),
+        reserved_device: None,
     }
 }
 

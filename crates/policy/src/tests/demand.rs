@@ -16,7 +16,7 @@ pub(super) fn demand(mode: &str, rollout: &Value) -> Value {
     json!({
         "nodeSelector": {"matchLabels": {"pool": "a"}},
         "demand": {
-            "mode": mode, "hold": "2m", "changesPerHour": 3, "cooldown": "30m", "evictionsPerHour": 2,
+            "mode": mode, "hold": "2m", "changesPerHour": 3, "cooldown": "30m", "evictionsPerHour": 2, "reserveAfter": "1h",
         },
         "rollout": rollout,
     })
@@ -26,7 +26,7 @@ pub(super) fn proposal(instances: &str, pod: &str) -> NodeProposal {
     NodeProposal {
         instances: instances.to_owned(),
         pods: vec![(format!("team/{pod}"), format!("create {instances}"))],
-        evictions: Vec::new(),
+        ..NodeProposal::default()
     }
 }
 

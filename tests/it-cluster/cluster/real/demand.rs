@@ -14,24 +14,23 @@ fn demand() -> Value {
     values["tier"] = json!("applier");
     values["aggregator"] = json!({"followCluster": true, "policies": {"enabled": true}});
     let agent = values["agent"].as_object_mut().unwrap();
-    agent.insert("sharing".to_owned(), json!({"mode": "embedded"}));
+    agent.insert("sharing".to_owned(), json!({"mode": "embedded", "withholdAfter": "1s"}));
     agent.insert("usage".to_owned(), json!({"interval": "1s", "hostPID": true}));
     agent.insert("drain".to_owned(), json!({"allowPolicies": true}));
     values
 }
 
-/// A policy for the H100 that carries out proposals.
-fn policy(evictions_per_hour: u32) -> String {
-    let policy = json!({
+/// A policy for the H100 that carries out proposals, with further settings.
+fn policy(settings: &Value) -> String {
+    let mut policy = json!({
         "apiVersion": "octavo.dev/v1alpha1", "kind": "AcceleratorPolicy", "metadata": {"name": "demand"},
         "spec": {
             "nodeSelector": {"matchLabels": {"kubernetes.io/hostname": H100}},
-            "demand": {
-                "mode": "Act", "hold": "1s", "changesPerHour": 60,
-                "evictionsPerHour": evictions_per_hour,
-            },
+            "demand": {"mode": "Act", "hold": "1s", "changesPerHour": 60},
         },
     });
+    let demand = policy["spec"]["demand"].as_object_mut().unwrap();
+    demand.extend(settings.as_object().unwrap().clone());
     policy.to_string()
 }
 
@@ -62,7 +61,7 @@ async fn m21_pending_pods_of_three_profiles_run_on_instances_that_a_policy_creat
     for node in [A100, H100] {
         site.image(node, SHELL, root(&tools).path(), &["/bin/sh"]);
     }
-    api.apply(&policy(0));
+    api.apply(&policy(&json!({})));
 
     let namespace = api.namespace();
     api.await_account(&namespace);
@@ -105,11 +104,69 @@ async fn m21_pending_pods_of_three_profiles_run_on_instances_that_a_policy_creat
     });
     figure(&events());
     api.kubectl(&["delete", "pods", "--all", "-n", &namespace]);
+    gpu_is_reserved(&site, &namespace);
+    api.kubectl(&["delete", "pods", "--all", "-n", &namespace]);
     running_pod_makes_room(&site, &namespace);
     api.kubectl(&["delete", "namespace", &namespace, "--timeout=120s"]);
     api.kubectl(&["delete", "acceleratorpolicy", "demand", "--timeout=120s"]);
     site.reader.run_block("operations/upgrade.md", "uninstall", H100);
     site.is_restored();
+}
+
+/// A GPU is reserved for a pod that needs all of it: other pods get none of the instances that become idle.
+fn gpu_is_reserved(site: &Site, namespace: &str) {
+    let api = site.api();
+    let create = |name: &str, profile: &str| {
+        let mut pod = pod(namespace, name, profile);
+        pod["spec"]["nodeSelector"] = json!({"kubernetes.io/hostname": H100});
+        api.create(&pod);
+    };
+    let await_pod = |name: &str, condition: &str| {
+        let pod = ["wait", "pod", name, "--timeout=180s", "-n", namespace];
+        let waited =
+            api.try_kubectl(&[&pod[..], &[&format!("--for=condition={condition}")]].concat());
+        let described = || {
+            let policies = api.kubectl(&["get", "acceleratorpolicies", "-o", "yaml"]);
+            api.kubectl(&["describe", "pods", "-n", namespace]) + &policies
+        };
+        assert!(waited.status.success(), "{name} is not {condition}: {}", described());
+    };
+    create("first", "1g.10gb");
+    create("second", "1g.10gb");
+    await_pod("first", "Ready");
+    await_pod("second", "Ready");
+    api.apply(&policy(&json!({"reserveAfter": "1s"})));
+    create("whole", "7g.80gb");
+    site.until("reservation", || {
+        let status = &site.get(&["acceleratorpolicy", "demand"])["status"]["changes"][0];
+        status["reservedDevice"].is_string() && status["begun"].is_string()
+    });
+    // Only the instances in use are offered.
+    let offered = |count: usize| {
+        format!(r"--for=jsonpath={{.status.allocatable.nvidia\.com/mig-1g\.10gb}}={count}")
+    };
+    api.kubectl(&["wait", "node", H100, &offered(2), "--timeout=180s"]);
+    api.kubectl(&["delete", "pod", "second", "-n", namespace]);
+    api.kubectl(&["wait", "node", H100, &offered(1), "--timeout=180s"]);
+    create("late", "1g.10gb");
+    await_pod("late", "PodScheduled=false");
+    api.kubectl(&["delete", "pod", "first", "-n", namespace]);
+    await_pod("whole", "Ready");
+    let late = site.get(&["pod", "late", "-n", namespace]);
+    // The scheduler can place it between the end of the first pod and the next list of devices. The agent then rejects it.
+    let message = late["status"]["message"].as_str().unwrap_or_default();
+    assert!(late["status"]["phase"] == "Pending" || message.contains("withheld"), "{late}");
+    let selector = "--field-selector=involvedObject.name=whole,reason=InstancesChanging";
+    let events = api.kubectl(&[
+        "get",
+        "events",
+        "-n",
+        namespace,
+        selector,
+        "-o=jsonpath={.items[*].message}",
+    ]);
+    assert!(events.contains("no longer in use"), "{events}");
+    figure(&events);
 }
 
 /// A pod that can run on another node is evicted for a pending pod that cannot.
@@ -139,7 +196,7 @@ fn running_pod_makes_room(site: &Site, namespace: &str) {
     api.create(&whole);
     let unschedulable = "--for=condition=PodScheduled=false";
     api.kubectl(&["wait", "pod", "whole", unschedulable, "--timeout=180s", "-n", namespace]);
-    api.apply(&policy(1));
+    api.apply(&policy(&json!({"evictionsPerHour": 1})));
     let waited =
         ["wait", "pod", "whole", "--for=condition=Ready", "--timeout=180s", "-n", namespace];
     let waited = api.try_kubectl(&waited);
