@@ -232,6 +232,48 @@ impl Site {
     }
 }
 
+/// A failed test must not make the next ones fail.
+impl Drop for Site {
+    fn drop(&mut self) {
+        if !thread::panicking() {
+            return;
+        }
+        let api = self.api();
+        api.try_kubectl(&["delete", "acceleratorpolicies", "--all", "--timeout=60s"]);
+        let all = api.try_kubectl(&["get", "namespaces", "-o=jsonpath={.items[*].metadata.name}"]);
+        let all = String::from_utf8_lossy(&all.stdout).into_owned();
+        let is_system = |name: &&str| *name == "default" || name.starts_with("kube-");
+        for namespace in all.split_whitespace().filter(|name| !is_system(name)) {
+            api.try_kubectl(&["delete", "namespace", namespace, "--timeout=120s"]);
+        }
+        for (node, before) in [A100, H100].into_iter().zip(&self.before) {
+            restore(api, node, before);
+        }
+    }
+}
+
+/// Gives a Node the labels, annotations and taints that [`looks`] found before.
+fn restore(api: &Api, node: &str, before: &str) {
+    let parsed = |text: &str| serde_json::from_str::<Value>(text).unwrap_or_default();
+    let output = api.try_kubectl(&["get", "node", node, "-o", "json"]);
+    let now = parsed(&String::from_utf8_lossy(&output.stdout));
+    let before = parsed(before);
+    let values = |field: &str| {
+        let mut values = before[field].clone();
+        for key in now["metadata"][field].as_object().into_iter().flatten().map(|(key, _)| key) {
+            if values.get(key).is_none() {
+                values[key] = Value::Null;
+            }
+        }
+        values
+    };
+    let patch = json!({
+        "metadata": {"labels": values("labels"), "annotations": values("annotations")},
+        "spec": {"taints": before["spec"]["taints"]},
+    });
+    api.try_kubectl(&["patch", "node", node, "--type=merge", "-p", &patch.to_string()]);
+}
+
 /// Logs to read after a failure.
 pub(super) fn story(api: &Api) -> String {
     let ours = "--selector=app.kubernetes.io/part-of=octavo";
