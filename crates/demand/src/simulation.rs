@@ -2,6 +2,7 @@
 
 mod comparison;
 mod ledger_rows;
+mod limits;
 mod run;
 mod series;
 mod strategy;
@@ -11,6 +12,7 @@ mod trace_file;
 pub use self::comparison::{
     Comparison, MeanAndDeviation, StrategyResult, TraceReport, WaitingTime, compare,
 };
+pub use self::limits::NodeLimits;
 pub use self::run::{Discipline, Options, Outcome, pool_acceptance, run};
 pub use self::series::{MAX_SAMPLES, Sample, TimeSeries};
 pub use self::strategy::Strategy;

@@ -3,7 +3,7 @@
 use askama::Template;
 use octavo_cost_report::STYLE;
 use octavo_demand::simulation::{Discipline, Strategy, TraceReport};
-use octavo_model::text::{join, printable};
+use octavo_model::text::{count_noun, join, printable};
 
 use crate::bars::{Mark, SLICES};
 use crate::requests::Requests;
@@ -115,12 +115,22 @@ impl SimulationReport {
         }
         let unplaced = match self.discipline {
             Discipline::Loss => "are lost".to_owned(),
-            Discipline::Queue { reserve_after: None } => "wait".to_owned(),
-            Discipline::Queue { reserve_after: Some(after) } => {
+            Discipline::Queue { reserve_after: None, .. } => "wait".to_owned(),
+            Discipline::Queue { reserve_after: Some(after), .. } => {
                 format!("wait; a GPU is reserved for the oldest after {}", duration(after))
             }
         };
         inputs.push(("Requests that do not fit", unplaced));
+        if let Discipline::Queue { limits: Some(limits), .. } = self.discipline {
+            let demand = limits.demand;
+            let text = format!(
+                "hold {}, {} of a node per hour, {} per node",
+                demand.hold,
+                count_noun(demand.changes_per_hour as usize, "change", "changes"),
+                count_noun(limits.gpus_per_node.get(), "GPU", "GPUs"),
+            );
+            inputs.push(("Limits of the strategy octavo", text));
+        }
         inputs.push(("Version", format!("Octavo {}", self.version)));
         inputs
     }

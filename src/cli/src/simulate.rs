@@ -10,6 +10,9 @@ use octavo_demand::{Fleet, Geometry, GeometryError};
 use octavo_model::inventory::{Device, Inventory, MigState};
 use octavo_model::profile::ProfileName;
 use octavo_model::text::{count_noun, group_thousands};
+use octavo_policy::PolicyDemand;
+use octavo_policy::document::PolicyManifest;
+use octavo_policy::validation::problems;
 use octavo_simulation_report::text::{count, percent, seconds, share};
 use octavo_simulation_report::{Requests, SimulationReport};
 use octavo_terminal::output::note;
@@ -50,24 +53,26 @@ pub(super) fn simulate(
     colors: Colors,
 ) -> Result<Report, CliError> {
     let models = models(inventory, settings)?;
+    let demand = settings.policy.as_ref().map(policy).transpose()?;
+    let discipline = settings.discipline(demand);
     let mut notes = Vec::new();
     let items: Vec<TraceReport> = match (&settings.trace, settings.mix.as_slice()) {
-        (Some(file), _) => vec![recorded(&models, file, settings, &mut notes)?],
+        (Some(file), _) => vec![recorded(&models, file, (settings, discipline), &mut notes)?],
         (None, mixes) => {
             let mixes = if mixes.is_empty() { Mix::VARIANTS } else { mixes };
-            let items = mixes.iter().map(|mix| random(&models, *mix, settings));
+            let items = mixes.iter().map(|mix| random(&models, *mix, (settings, discipline)));
             items.collect::<Result<_, CliError>>()?
         }
     };
     let output = match settings.output.format.of_document() {
         None => {
-            let report = html_report(&models, items, notes.clone(), settings);
+            let report = html_report(&models, items, notes.clone(), (settings, discipline));
             report.html().map_err(|error| CliError::Serialize(Box::new(error)))?
         }
         Some(format) => {
             let document = SimulationDocument { items };
             let names = document.items.iter().map(|item| item.trace.as_str());
-            render(format, &document, names, || tables(&document, settings, colors))?
+            render(format, &document, names, || tables(&document, (settings, discipline), colors))?
         }
     };
     Ok(Report::with_notes(output, &notes, Exit::Done))
@@ -77,7 +82,7 @@ fn html_report(
     models: &[Model<'_>],
     traces: Vec<TraceReport>,
     notes: Vec<String>,
-    settings: &SimulateSettings,
+    (settings, discipline): (&SimulateSettings, Discipline),
 ) -> SimulationReport {
     let requests = settings.requests as usize;
     SimulationReport {
@@ -93,7 +98,7 @@ fn html_report(
                 load: settings.load,
             },
         },
-        discipline: settings.discipline(),
+        discipline,
         notes,
         traces,
     }
@@ -147,11 +152,24 @@ fn fleet(models: &[Model<'_>], requested: &BTreeSet<&ProfileName>) -> Result<Fle
     Ok(fleet)
 }
 
+/// Reads the demand of a policy.
+fn policy(file: &Input) -> Result<PolicyDemand, CliError> {
+    let manifest: PolicyManifest = input::yaml(file, "a policy", "policy")?;
+    let place = input::place(file);
+    let rejected = |why: &str| CliError::rejected(format!("error: {place}: {why}\n"));
+    if let Some(problem) = problems(&manifest.spec).into_iter().next() {
+        return Err(rejected(&problem.to_string()));
+    }
+    manifest.spec.demand.ok_or_else(|| {
+        rejected("the policy has no spec.demand, so it creates no instances for pending pods")
+    })
+}
+
 /// Simulates the requests of a file.
 fn recorded(
     models: &[Model<'_>],
     file: &Input,
-    settings: &SimulateSettings,
+    rules: (&SimulateSettings, Discipline),
     notes: &mut Vec<String>,
 ) -> Result<TraceReport, CliError> {
     let place = input::place(file);
@@ -168,7 +186,7 @@ fn recorded(
             job.profile
         )));
     }
-    Ok(compared(place, &fleet, &[jobs], 0, settings))
+    Ok(compared(place, &fleet, &[jobs], 0, rules))
 }
 
 /// Notes on usage of the ledger that is not simulated.
@@ -188,7 +206,7 @@ fn omitted(rows: OmittedRows) -> impl Iterator<Item = String> {
 fn random(
     models: &[Model<'_>],
     mix: Mix,
-    settings: &SimulateSettings,
+    (settings, discipline): (&SimulateSettings, Discipline),
 ) -> Result<TraceReport, CliError> {
     let profiles =
         models.first().map_or_else(Vec::new, |model| random_profiles(&model.state.catalog));
@@ -197,7 +215,8 @@ fn random(
     let count = settings.requests as usize;
     let seeds = 0..u64::from(settings.runs);
     let runs: Vec<Vec<Job>> = seeds.map(|seed| mix.jobs(&profiles, load, count, seed)).collect();
-    Ok(compared(<&str>::from(mix).to_owned(), &fleet, &runs, warm_up(count), settings))
+    let name = <&str>::from(mix).to_owned();
+    Ok(compared(name, &fleet, &runs, warm_up(count), (settings, discipline)))
 }
 
 /// Number of the first random requests that are not counted.
@@ -210,19 +229,23 @@ fn compared(
     fleet: &Fleet,
     runs: &[Vec<Job>],
     warm_up: usize,
-    settings: &SimulateSettings,
+    (settings, discipline): (&SimulateSettings, Discipline),
 ) -> TraceReport {
     note(&format!("simulating {trace}"));
     let strategies = match settings.strategy.as_slice() {
         [] => VariantArray::VARIANTS,
         chosen => chosen,
     };
-    let comparison = compare(fleet, runs, strategies, settings.discipline(), warm_up);
+    let comparison = compare(fleet, runs, strategies, discipline, warm_up);
     TraceReport { trace, gpus: fleet.gpus().len(), slices: fleet.slices(), comparison }
 }
 
-fn tables(report: &SimulationDocument, settings: &SimulateSettings, colors: Colors) -> String {
-    let waits = settings.discipline() != Discipline::Loss;
+fn tables(
+    report: &SimulationDocument,
+    (settings, discipline): (&SimulateSettings, Discipline),
+    colors: Colors,
+) -> String {
+    let waits = discipline != Discipline::Loss;
     let columns = if waits { &COLUMNS[..] } else { &COLUMNS[..5] };
     let mut output = String::new();
     for item in &report.items {

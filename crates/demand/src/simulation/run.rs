@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use octavo_model::profile::ProfileName;
 
+use super::limits::{NodeChanges, NodeLimits};
 use super::series::{Sample, Sampler, TimeSeries};
 use super::strategy::Strategy;
 use super::trace::Job;
@@ -21,6 +22,8 @@ pub enum Discipline {
     Queue {
         /// Waiting time after which a device is reserved for the oldest request.
         reserve_after: Option<Duration>,
+        /// Limits of the strategy of this crate.
+        limits: Option<NodeLimits>,
     },
 }
 
@@ -90,6 +93,38 @@ struct End {
     gpu: usize,
 }
 
+/// Instances that a job can get.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Instances {
+    /// Idle ones, which need no change.
+    Idle,
+    /// Also those that can be created.
+    Any,
+}
+
+/// Result of the placement of a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Placement {
+    /// It has an instance.
+    Placed,
+    /// Its instance can be created later, because of the limits.
+    Held,
+    /// No candidate is possible now.
+    Full,
+}
+
+impl Options {
+    /// Limits of the changes of nodes. The strategies for comparison have none.
+    fn limits(&self) -> Option<NodeLimits> {
+        match self.discipline {
+            Discipline::Queue { limits, .. } => {
+                limits.filter(|_| self.strategy == Strategy::Octavo)
+            }
+            Discipline::Loss => None,
+        }
+    }
+}
+
 struct Simulation<'a> {
     fleet: Fleet,
     jobs: &'a [Job],
@@ -98,6 +133,8 @@ struct Simulation<'a> {
     ends: BinaryHeap<Reverse<End>>,
     /// Waiting jobs from the oldest to the newest.
     waiting: Vec<usize>,
+    /// Changes of nodes, if they are limited.
+    changes: Option<NodeChanges>,
     now: Duration,
     slices: u32,
     used: u32,
@@ -115,6 +152,7 @@ pub fn run(fleet: Fleet, jobs: &[Job], options: Options) -> Outcome {
         options,
         ends: BinaryHeap::new(),
         waiting: Vec::new(),
+        changes: options.limits().map(NodeChanges::new),
         now: Duration::ZERO,
         used: 0,
         sampler: Sampler::new(jobs.last().map_or(Duration::ZERO, |job| job.arrival)),
@@ -127,7 +165,8 @@ pub fn run(fleet: Fleet, jobs: &[Job], options: Options) -> Outcome {
         if simulation.is_measured(number) {
             simulation.outcome.requests = simulation.outcome.requests.saturating_add(1);
         }
-        if !simulation.place(number, |_| true) && options.discipline != Discipline::Loss {
+        let result = simulation.place(number, Instances::Any);
+        if result != Placement::Placed && options.discipline != Discipline::Loss {
             simulation.waiting.push(number);
         }
     }
@@ -138,22 +177,40 @@ pub fn run(fleet: Fleet, jobs: &[Job], options: Options) -> Outcome {
 }
 
 impl Simulation<'_> {
-    /// Ends the allocations that end until this time.
+    /// Ends the allocations, and the limits of changes, that end until this time.
     fn end_until(&mut self, until: Duration) {
-        while let Some(Reverse(end)) = self.ends.peek().copied().filter(|next| next.0.time <= until)
-        {
-            self.elapse(end.time);
-            self.end(end);
+        while let Some(time) = self.next_end().filter(|next| *next <= until) {
+            self.elapse(time);
+            self.end_at(time);
         }
     }
 
     /// Ends all allocations after the last arrival. The time is measured while jobs wait.
     fn finish(&mut self) {
-        while let Some(Reverse(end)) = self.ends.peek().copied() {
+        while let Some(time) = self.next_end() {
             if !self.waiting.is_empty() {
-                self.elapse(end.time);
+                self.elapse(time);
             }
-            self.end(end);
+            self.end_at(time);
+        }
+    }
+
+    /// Next time at which an allocation or a limit of changes ends.
+    fn next_end(&self) -> Option<Duration> {
+        let end = self.ends.peek().map(|Reverse(end)| end.time);
+        let wake_up = self.changes.as_ref().and_then(NodeChanges::wake_up);
+        end.into_iter().chain(wake_up).min()
+    }
+
+    fn end_at(&mut self, time: Duration) {
+        match self.ends.peek().copied() {
+            Some(Reverse(end)) if end.time <= time => self.end(end),
+            Some(_) | None => {
+                if let Some(changes) = &mut self.changes {
+                    changes.wake(time);
+                }
+                self.place_waiting();
+            }
         }
     }
 
@@ -172,33 +229,40 @@ impl Simulation<'_> {
     /// Tries the waiting jobs from the oldest to the newest: first with idle instances, because the scheduler needs no change for them.
     fn place_waiting(&mut self) {
         if self.options.strategy.retains_idle() {
-            self.place_waiting_with(|candidate| candidate.operations() == 0);
+            self.place_waiting_with(Instances::Idle);
         }
-        self.place_waiting_with(|_| true);
+        self.place_waiting_with(Instances::Any);
     }
 
-    /// Tries the waiting jobs from the oldest to the newest with the candidates that are allowed.
-    fn place_waiting_with(&mut self, is_allowed: fn(&Candidate<'_>) -> bool) {
+    /// Tries the waiting jobs from the oldest to the newest with these instances.
+    fn place_waiting_with(&mut self, instances: Instances) {
         let jobs = self.jobs;
         // Allocations leave less room, so a profile that did not fit does not fit later either.
         let mut full: BTreeSet<&ProfileName> = BTreeSet::new();
         for number in std::mem::take(&mut self.waiting) {
             let Some(job) = jobs.get(number) else { continue };
             let has_reservation = self.fleet.reserved_for() == Some(number);
-            if (full.contains(&job.profile) && !has_reservation) || !self.place(number, is_allowed)
-            {
-                full.insert(&job.profile);
-                self.waiting.push(number);
-            } else if has_reservation {
+            let result = if full.contains(&job.profile) && !has_reservation {
+                Placement::Full
+            } else {
+                self.place(number, instances)
+            };
+            match result {
                 // Its device is open to all again.
-                full.clear();
+                Placement::Placed if has_reservation => full.clear(),
+                Placement::Placed => {}
+                Placement::Held => self.waiting.push(number),
+                Placement::Full => {
+                    full.insert(&job.profile);
+                    self.waiting.push(number);
+                }
             }
         }
     }
 
     /// Reserves a device for the oldest job if it has waited for long enough.
     fn reserve(&mut self) {
-        let Discipline::Queue { reserve_after: Some(after) } = self.options.discipline else {
+        let Discipline::Queue { reserve_after: Some(after), .. } = self.options.discipline else {
             return;
         };
         let Some(oldest) = self.waiting.first().copied() else { return };
@@ -240,16 +304,38 @@ impl Simulation<'_> {
         }
     }
 
-    /// Allocates an instance to a job with the best allowed candidate. Returns false if there is none.
-    fn place(&mut self, number: usize, is_allowed: fn(&Candidate<'_>) -> bool) -> bool {
-        let Some(job) = self.jobs.get(number) else { return false };
+    /// Allocates an instance to a job with the best candidate that the limits of changes permit.
+    fn place(&mut self, number: usize, instances: Instances) -> Placement {
+        let Some(job) = self.jobs.get(number) else { return Placement::Full };
         let strategy = self.options.strategy;
+        let is_allowed =
+            |candidate: &Candidate<'_>| instances == Instances::Any || candidate.operations() == 0;
+        let is_closed = |candidate: &Candidate<'_>| {
+            let is_open = |changes: &NodeChanges| changes.is_open(candidate.gpu, self.now);
+            candidate.operations() > 0 && !self.changes.as_ref().is_none_or(is_open)
+        };
         let best = choice::candidates(&self.fleet, &job.profile, number)
             .filter(is_allowed)
-            .min_by_key(|candidate| strategy.score(candidate, &self.fragmentation))
-            .map(|best| (best.gpu, best.addition.place));
-        let Some((gpu, place)) = best else { return false };
-        let Some(operations) = self.fleet.allocate(gpu, place, number) else { return false };
+            .min_by_key(|one| (is_closed(one), strategy.score(one, &self.fragmentation)))
+            .map(|best| (best.gpu, best.addition.place, best.operations() > 0));
+        let Some((gpu, place, is_change)) = best else {
+            if let Some(changes) = self.changes.as_mut().filter(|_| instances == Instances::Any) {
+                changes.forget(number);
+            }
+            return Placement::Full;
+        };
+        if let Some(changes) = &mut self.changes {
+            if is_change && !changes.propose((number, gpu), job.arrival, self.now) {
+                return Placement::Held;
+            }
+            if is_change {
+                changes.record(gpu, self.now);
+            }
+            changes.forget(number);
+        }
+        let Some(operations) = self.fleet.allocate(gpu, place, number) else {
+            return Placement::Full;
+        };
         let time = self.now.saturating_add(job.duration);
         self.ends.push(Reverse(End { time, job: number, gpu }));
         self.used = self.used.saturating_add(self.slices_of(number));
@@ -259,7 +345,7 @@ impl Simulation<'_> {
             let wait = self.now.saturating_sub(job.arrival);
             self.outcome.waits.entry(job.profile.clone()).or_default().push(wait);
         }
-        true
+        Placement::Placed
     }
 }
 

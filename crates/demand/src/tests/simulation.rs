@@ -1,16 +1,18 @@
 //! Simulations and their traces.
 
+use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use octavo_model::examples::h100;
+use octavo_policy::PolicyDemand;
 use proptest::prelude::*;
 use strum::VariantArray;
 
 use super::five_profiles;
 use crate::fleet::Fleet;
 use crate::simulation::{
-    Discipline, Job, Load, MAX_SAMPLES, Mix, Options, Sample, Strategy, TimeSeries, compare,
-    parse_trace, random_profiles, run,
+    Discipline, Job, Load, MAX_SAMPLES, Mix, NodeLimits, Options, Sample, Strategy, TimeSeries,
+    compare, parse_trace, random_profiles, run,
 };
 
 fn fleet(count: usize) -> Fleet {
@@ -30,7 +32,7 @@ fn options(strategy: Strategy, discipline: Discipline) -> Options {
 #[test]
 fn released_instance_goes_first_to_a_request_that_needs_no_change() {
     let jobs = jobs("0,100,7g.80gb\n10,50,3g.40gb\n20,50,7g.80gb\n");
-    let queue = Discipline::Queue { reserve_after: None };
+    let queue = Discipline::Queue { reserve_after: None, limits: None };
     let outcome = run(fleet(1), &jobs, options(Strategy::Octavo, queue));
     // The scheduler places the second 7g, which needs no change, before the older 3g, which does.
     let waits: Vec<u64> = outcome.waits.values().flatten().map(Duration::as_secs).collect();
@@ -53,7 +55,7 @@ fn reservation_ends_the_starvation_of_a_large_request() {
     rows.push("1300,600,7g.80gb".to_owned());
     let jobs = jobs(&rows.join("\n"));
     let wait = |reserve_after: Option<Duration>| {
-        let queue = Discipline::Queue { reserve_after };
+        let queue = Discipline::Queue { reserve_after, limits: None };
         let outcome = run(fleet(3), &jobs, options(Strategy::Spread, queue));
         assert_eq!(outcome.accepted, 121);
         outcome.waits[&"7g.80gb".parse().unwrap()][0]
@@ -129,7 +131,7 @@ fn bimodal_requests_of_three_profiles_are_mostly_small_or_large() {
 #[test]
 fn arrivals_and_ends_at_the_same_time_are_counted() {
     let jobs = jobs("0,60,7g.80gb\n0,0,1g.10gb\n0,60,7g.80gb\n60,60,7g.80gb\n");
-    let queue = Discipline::Queue { reserve_after: None };
+    let queue = Discipline::Queue { reserve_after: None, limits: None };
     let outcome = run(fleet(1), &jobs, options(Strategy::FirstFit, queue));
     assert_eq!((outcome.accepted, outcome.operations), (4, 8));
     // Until the last request gets its instance, the device is in use for two minutes.
@@ -177,7 +179,7 @@ fn state_at(series: &TimeSeries, time: Duration) -> Sample {
 #[test]
 fn samples_stay_bounded_while_requests_wait_after_the_last_arrival() {
     let rows: Vec<String> = (0..400).map(|_| "0,60,7g.80gb".to_owned()).collect();
-    let queue = Discipline::Queue { reserve_after: None };
+    let queue = Discipline::Queue { reserve_after: None, limits: None };
     let series = run(fleet(1), &jobs(&rows.join("\n")), options(Strategy::Octavo, queue)).series;
     assert!((MAX_SAMPLES / 2..=MAX_SAMPLES).contains(&series.samples.len()), "{series:?}");
     assert_eq!(series.end, Duration::from_mins(399));
@@ -205,7 +207,7 @@ proptest! {
             format!("{arrival},{duration},{}\n", names[*profile])
         });
         let jobs = jobs(&rows.collect::<String>());
-        let queue = Discipline::Queue { reserve_after: Some(Duration::from_mins(5)) };
+        let queue = Discipline::Queue { reserve_after: Some(Duration::from_mins(5)), limits: None };
         let discipline = if waits { queue } else { Discipline::Loss };
         let fleet = fleet(gpus);
         let series = run(fleet.clone(), &jobs, options(strategy, discipline)).series;
@@ -217,4 +219,31 @@ proptest! {
             prop_assert!(sample.used >= 0.0 && sample.fragmented >= 0.0 && sample.free > -1e-6);
         }
     }
+}
+
+#[test]
+fn limits_of_a_policy_delay_changes_of_a_node_and_nothing_else() {
+    let jobs =
+        jobs("0,60,3g.40gb\n0,7200,1g.10gb\n1000,600,2g.20gb\n1010,600,2g.20gb\n2000,60,1g.10gb");
+    let wait = |demand: PolicyDemand, gpus_per_node: usize| {
+        let gpus_per_node = NonZeroUsize::new(gpus_per_node).unwrap();
+        let limits = Some(NodeLimits { demand, gpus_per_node });
+        let queue = Discipline::Queue { reserve_after: None, limits };
+        let outcome = run(fleet(2), &jobs, options(Strategy::Octavo, queue));
+        assert_eq!(outcome.accepted, 5);
+        // The strategies for comparison have no limits.
+        let other = run(fleet(2), &jobs, options(Strategy::BestFit, queue));
+        assert!(other.waits.values().flatten().all(Duration::is_zero));
+        let waits = |profile: &str| -> Vec<u64> {
+            outcome.waits[&profile.parse().unwrap()].iter().map(Duration::as_secs).collect()
+        };
+        [waits("3g.40gb"), waits("1g.10gb"), waits("2g.20gb")]
+    };
+    let demand = PolicyDemand { changes_per_hour: 60, ..PolicyDemand::default() };
+    // The hold of one minute follows the first 10 s. Both 2g are one change.
+    assert_eq!(wait(demand, 2), [vec![70], vec![70, 70], vec![70, 60]]);
+    let rare = PolicyDemand { changes_per_hour: 1, ..demand };
+    assert_eq!(wait(rare, 2), [vec![70], vec![70, 1_670], vec![2_670, 2_660]]);
+    // The other node can be changed earlier.
+    assert_eq!(wait(rare, 1), [vec![70], vec![70, 1_670], vec![70, 60]]);
 }

@@ -97,7 +97,7 @@ fn inputs_are_listed() {
     let expected: Vec<&str> = expected.iter().flat_map(|(name, value)| [*name, *value]).collect();
     assert_eq!(texts(inputs), expected);
     let reserve_after = Some(Duration::from_mins(90));
-    let page = report(Discipline::Queue { reserve_after }).html().unwrap();
+    let page = report(Discipline::Queue { reserve_after, limits: None }).html().unwrap();
     assert!(page.contains("wait; a GPU is reserved for the oldest after 1.5 h"), "{page}");
 }
 
@@ -142,7 +142,7 @@ fn scale_of_acceptance_includes_0_and_100_percent() {
 
 #[test]
 fn charts_without_operations_and_waiting_times_are_empty() {
-    let mut report = report(Discipline::Queue { reserve_after: None });
+    let mut report = report(Discipline::Queue { reserve_after: None, limits: None });
     for result in &mut report.traces[0].comparison.strategies {
         result.operations_per_request = figure(0.0, 0.0);
         result.wait = WaitingTime { mean_seconds: 0.0, p95_seconds: 0.0 };
@@ -209,7 +209,7 @@ fn bars_of_slices_follow_each_other() {
 
 #[test]
 fn waiting_times_by_profile_have_the_same_scale() {
-    let page = report(Discipline::Queue { reserve_after: None }).html().unwrap();
+    let page = report(Discipline::Queue { reserve_after: None, limits: None }).html().unwrap();
     let small = row(table(&page, "1g.10gb"), "spread");
     let large = row(table(&page, "7g.80gb"), "spread");
     assert!(small.contains(r#"width="12.50%""#) && small.contains(r#"x1="25.00%""#), "{small}");

@@ -1,10 +1,12 @@
 //! Settings of `octavo simulate`.
 
+use std::num::{NonZeroU16, NonZeroUsize};
 use std::time::Duration;
 
 use clap::builder::RangedU64ValueParser;
 use clap::{ArgAction, Args, ValueEnum, ValueHint};
-use octavo_demand::simulation::{Discipline, Mix, Strategy};
+use octavo_demand::simulation::{Discipline, Mix, NodeLimits, Strategy};
+use octavo_policy::{Period, PolicyDemand};
 use octavo_settings::duration;
 use octavo_toolkit::choice::{Choice, choice};
 
@@ -86,6 +88,22 @@ pub struct SimulateSettings {
     #[arg(long, value_name = "DURATION", requires = "queue", value_parser = duration::positive)]
     reserve_after: Option<Duration>,
 
+    /// AcceleratorPolicy whose demand limits the strategy octavo; - for standard input
+    ///
+    /// hold and changesPerHour limit the changes of a node. reserveAfter replaces --reserve-after.
+    #[arg(
+        long,
+        value_name = "FILE",
+        value_hint = ValueHint::FilePath,
+        requires = "queue",
+        conflicts_with = "reserve_after"
+    )]
+    pub policy: Option<Input>,
+
+    /// Number of GPUs of each node
+    #[arg(long, value_name = "N", default_value = "8", requires = "policy")]
+    gpus_per_node: NonZeroU16,
+
     /// Output format.
     #[command(flatten)]
     pub output: SimulateOutput,
@@ -141,18 +159,20 @@ impl SimulateFormat {
 impl SimulateSettings {
     pub(super) fn check(&self) -> Result<(), &'static str> {
         Input::read_once(
-            self.source.from.iter().chain(&self.trace),
-            "only one of --from and --trace can read standard input",
+            self.source.from.iter().chain(&self.trace).chain(&self.policy),
+            "only one of --from, --trace and --policy can read standard input",
         )
     }
 
-    /// Handling of requests that do not fit.
-    pub fn discipline(&self) -> Discipline {
-        if self.queue {
-            Discipline::Queue { reserve_after: self.reserve_after }
-        } else {
-            Discipline::Loss
+    /// Handling of requests that do not fit, with the settings of the policy.
+    pub fn discipline(&self, demand: Option<PolicyDemand>) -> Discipline {
+        if !self.queue {
+            return Discipline::Loss;
         }
+        let gpus_per_node = NonZeroUsize::from(self.gpus_per_node);
+        let limits = demand.map(|demand| NodeLimits { demand, gpus_per_node });
+        let reserve_after = demand.and_then(|demand| demand.reserve_after).map(Period::get);
+        Discipline::Queue { reserve_after: self.reserve_after.or(reserve_after), limits }
     }
 }
 
