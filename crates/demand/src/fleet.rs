@@ -208,32 +208,36 @@ impl Fleet {
     /// Reserves the device with the fewest slices in use that supports the profile, so that other requests no longer get instances of it.
     /// Changes nothing if a device is reserved already.
     pub fn reserve(&mut self, profile: &ProfileName, holder: usize) {
-        if let Some(gpu) = self.best_to_reserve(profile, |_| Some(())) {
+        let gpu = self.reservable(profile, |_| Some(())).first().copied();
+        if let Some(gpu) = gpu.filter(|_| self.reservation.is_none()) {
             self.reserve_gpu(gpu, holder);
         }
     }
 
-    /// The device with the lowest rank, and of those the one with the fewest slices in use, that supports the profile. A device without a
-    /// rank is not considered. `None` if a device is reserved already.
-    pub(crate) fn best_to_reserve<Rank: Ord>(
+    /// The devices that support the profile, ordered by rank and then by the number of slices in use. Devices without a rank are omitted.
+    pub(crate) fn reservable<Rank: Ord>(
         &self,
         profile: &ProfileName,
         rank: impl Fn(usize) -> Option<Rank>,
-    ) -> Option<usize> {
-        if self.reservation.is_some() {
-            return None;
-        }
+    ) -> Vec<usize> {
         let supporting = self.gpus.iter().enumerate().filter_map(|(index, gpu)| {
             let geometry = self.geometries.get(gpu.geometry)?;
             geometry.find(profile)?;
             Some((rank(index)?, Reverse(geometry.free_slices(gpu.in_use)), index))
         });
-        supporting.min().map(|(_, _, gpu)| gpu)
+        let mut sorted: Vec<_> = supporting.collect();
+        sorted.sort_unstable();
+        sorted.into_iter().map(|(_, _, gpu)| gpu).collect()
     }
 
     /// Reserves a device, so that other requests no longer get instances of it.
     pub(crate) fn reserve_gpu(&mut self, gpu: usize, holder: usize) {
         self.reservation = Some(Reservation { gpu, holder });
+    }
+
+    /// The reserved device.
+    pub(crate) fn reserved_gpu(&self) -> Option<usize> {
+        self.reservation.map(|reservation| reservation.gpu)
     }
 
     /// The holder that a device is reserved for.

@@ -102,6 +102,8 @@ struct Planning<'a> {
     comparisons: usize,
     /// Number of blocked pods for which running pods are still searched whose restart makes room.
     searches: usize,
+    /// Requested resource and nodes for which no device can be reserved.
+    failed_reservations: BTreeSet<(&'a str, Vec<usize>)>,
     /// Requested resource and nodes of the searches without a result, which most pods have in common.
     failed_searches: BTreeSet<(&'a str, Vec<usize>)>,
     /// Change that waits for running pods.
@@ -136,6 +138,13 @@ struct Choice {
     score: NodeScore,
     growth: i64,
     places: Vec<ChosenPlace>,
+}
+
+impl Choice {
+    /// Returns whether an instance must be created.
+    fn creates(&self) -> bool {
+        self.score.0.is_some()
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -193,6 +202,7 @@ impl<'a> Planning<'a> {
             known: BTreeMap::new(),
             comparisons: 0,
             searches: MAX_SEARCHES,
+            failed_reservations: BTreeSet::new(),
             failed_searches: BTreeSet::new(),
             waiting: None,
         }
@@ -201,9 +211,11 @@ impl<'a> Planning<'a> {
     /// Plans the pods in this order.
     fn plan_all(mut self, pods: &[&Request<'a>]) -> DemandPlan {
         let mut items = Vec::new();
-        for pod in pods.iter().take(MAX_PODS) {
+        let pods_by_number = || pods.iter().take(MAX_PODS).enumerate();
+        self.restore_reservation(pods_by_number());
+        for (number, pod) in pods_by_number() {
             if !self.is_too_costly(pod) {
-                items.push(self.plan(items.len(), pod));
+                items.push(self.plan(number, pod));
             }
         }
         let changes = self.changes(&items);
@@ -237,6 +249,11 @@ impl<'a> Planning<'a> {
                 });
                 choice.as_ref().map_err(|obstacle| *obstacle)
             };
+            let is_reserved = self.is_reserved_for_other(index, number);
+            let choice = choice.and_then(|choice| {
+                // A policy changes no other instances of the node at the same time.
+                if is_reserved && choice.creates() { Err(Obstacle::Reserved) } else { Ok(choice) }
+            });
             match choice {
                 Ok(choice) => choices.push((choice.score, index)),
                 Err(obstacle) => obstacles.entry(obstacle).or_default().push(index),
@@ -397,7 +414,7 @@ impl<'a> Planning<'a> {
             return None;
         };
         self.searches = 0;
-        self.waiting = eviction;
+        self.waiting = self.waiting.take().or(eviction);
         Some(found)
     }
 }

@@ -170,7 +170,7 @@ fn state(
     if summary.obstacle == Some(Obstacle::Paused) {
         return PolicyState::Paused;
     }
-    if !status.updating.is_empty() {
+    if status.changing().next().is_some() {
         return PolicyState::RollingOut;
     }
     let (nodes, occupied) =
@@ -212,7 +212,7 @@ fn waits_for(
         )
         | None => {}
     }
-    let blocked = status.updating.iter().find_map(|name| {
+    let blocked = status.changing().find_map(|name| {
         let node = observed.managed.get(name.as_str())?;
         match node.progress(node.record.of(&policy.uid)?) {
             Progress::Pending(Some(message)) => {
@@ -224,11 +224,10 @@ fn waits_for(
     if blocked.is_some() {
         return blocked;
     }
-    if !status.updating.is_empty() {
-        return Some(format!(
-            "the nodes that are being changed: {}",
-            first_names(&status.updating, MAX_NAMES)
-        ));
+    let changing: Vec<String> = status.changing().cloned().collect();
+    if !changing.is_empty() {
+        let names = first_names(&changing, MAX_NAMES);
+        return Some(format!("the nodes that are being changed: {names}"));
     }
     match &summary.obstacle {
         Some(Obstacle::Budget { limit, unavailable }) => {
@@ -243,6 +242,9 @@ fn waits_for(
         )),
         Some(Obstacle::Limits(at)) => {
             Some(format!("{at}, when the limits of spec.demand permit the next change"))
+        }
+        _ if let Some(node) = status.updating.first() => {
+            Some(format!("pods of {node} to end, where a GPU is reserved"))
         }
         _ if status.nodes.applied < status.nodes.updated => {
             let all = observed

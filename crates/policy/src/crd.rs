@@ -195,7 +195,7 @@ fn limit_demand(spec: &mut Value) {
     }
     limit(spec, "demand.hold", json!({"default": "1m"}));
     limit(spec, "demand.cooldown", json!({"default": "30m"}));
-    limit(spec, "demand.changesPerHour", json!({"minimum": 1, "maximum": 60, "default": 4}));
+    limit(spec, "demand.changesPerHour", json!({"minimum": 1, "maximum": 60, "default": 12}));
     limit(spec, "demand.evictionsPerHour", json!({"minimum": 0, "maximum": 60, "default": 0}));
     limit(spec, "demand.mode", json!({"default": "Observe"}));
 }

@@ -63,7 +63,7 @@ impl Default for PolicyDemand {
         Self {
             mode: DemandMode::default(),
             hold: Period::from_mins(1),
-            changes_per_hour: 4,
+            changes_per_hour: 12,
             cooldown: Period::from_mins(30),
             evictions_per_hour: 0,
             reserve_after: None,

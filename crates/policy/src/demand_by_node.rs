@@ -20,8 +20,8 @@ pub fn demand_by_node(world: &World<'_>) -> BTreeMap<String, PolicyDemand> {
         for node in nodes {
             let can_change =
                 |waits_for_pods| demand.can_change((node, &policy.uid), waits_for_pods, world.now);
-            // Pods need not wait for a node that failed or reached its limits.
-            if !can_change(false) {
+            // Pods need not wait for a node that failed or reached its limits, or of which a GPU is reserved.
+            if !can_change(false) || policy.status.is_reserving(node.name()) {
                 continue;
             }
             let current = if can_change(true) {

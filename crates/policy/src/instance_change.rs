@@ -95,7 +95,12 @@ impl InstanceChange {
         // An approval is for exactly what was shown.
         let evicted = proposal.evictions.iter().map(|one| format!(" {} {}", one.pod, one.uid));
         let evicted: String = evicted.collect();
-        let content = format!("{node} {layout} {since} {message}{evicted}");
+        // The message of a reservation lists the instances in use, which change while the pod waits.
+        let shown = match &proposal.reserved_device {
+            Some(device) => join(proposal.pods.iter().map(|(pod, _)| pod).chain([device]), " "),
+            None => message.clone(),
+        };
+        let content = format!("{node} {layout} {since} {shown}{evicted}");
         let id = format!("{:016x}", Digest::from_bytes(content.as_bytes()));
         Self {
             id: id.chars().take(8).collect(),

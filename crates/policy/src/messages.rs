@@ -208,6 +208,10 @@ impl PolicyDemand {
                 format!("{limit}; evicts at most {} per hour", count_noun(count, "pod", "pods"))
             }
         };
+        let limit = match self.reserve_after {
+            Some(after) => format!("{limit}; reserves a GPU for a pod that has waited for {after}"),
+            None => limit,
+        };
         match self.mode {
             DemandMode::Act => format!("carries out proposals after {}; {limit}", self.hold),
             DemandMode::Propose => format!("carries out approved proposals; {limit}"),
@@ -221,6 +225,7 @@ impl InstanceChange {
     pub fn state(&self) -> &'static str {
         match (self.is_in_progress(), self.withdrawn) {
             (false, _) => "Proposed",
+            (true, false) if self.reserved_device.is_some() => "Reserving",
             (true, false) => "Changing",
             (true, true) => "Withdrawing",
         }

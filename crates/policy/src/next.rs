@@ -159,7 +159,8 @@ fn advance(world: &World<'_>, policy: &Policy, decision: &mut Decision) {
     let is_paused = policy.spec.as_ref().is_ok_and(|spec| spec.rollout.paused);
     let is_halted = policy.status.is_halted() || is_paused || refusal(world, policy).is_some();
     for node in world.nodes.values() {
-        let must_release = World::must_release(policy, node);
+        let must_release =
+            World::must_release(policy, node) || policy.status.is_ending_reservation(node.name());
         if (must_release || !is_halted) && world.patch(policy, node).is_some() {
             decision.steps.push(Step::ChangeNode { policy: name(), node: node.name().to_owned() });
         }

@@ -93,7 +93,8 @@ pub fn plan(world: &World<'_>, policy: &Policy) -> PolicyPlan {
         return PolicyPlan { refused, ..PolicyPlan::default() };
     };
     let candidates = observed.candidates(&policy, world.now);
-    let current = policy.status.updating.iter();
+    // A reserved GPU does not make its node unavailable.
+    let current = policy.status.changing();
     let current: Vec<_> =
         current.filter_map(|name| observed.managed.get(name.as_str()).copied()).collect();
     let changed = candidates.len().saturating_add(current.len());

@@ -134,8 +134,8 @@ fn begin(
     let mut budget = NodeBudget {
         limit: observed.budget(),
         unavailable: observed.unavailable(&policy.status),
-        changing: policy.status.changing(),
-        reserved: reservations.next().map(|change| change.node.clone()),
+        changing: policy.status.changing().count(),
+        has_reservation: reservations.next().is_some(),
     };
     for index in due {
         let Some(candidate) = candidates.get_mut(index) else { continue };
@@ -164,24 +164,18 @@ struct NodeBudget<'a> {
     unavailable: BTreeSet<&'a str>,
     /// Number of unavailable nodes that the policy changes.
     changing: usize,
-    /// Node with a reserved GPU.
-    reserved: Option<String>,
+    /// True if a GPU is reserved.
+    has_reservation: bool,
 }
 
 impl<'a> NodeBudget<'a> {
     /// Adds the node of a change. Returns the obstacle, and adds nothing, if the change must wait.
     fn admit(&mut self, status: &PolicyStatus, candidate: &Candidate<'a>) -> Option<Obstacle> {
-        let exceeded = |limit, names: &mut dyn Iterator<Item = &str>| {
-            Some(Obstacle::Budget { limit, unavailable: names.map(str::to_owned).collect() })
-        };
         let name = candidate.node.name();
         if candidate.change.reserved_device.is_some() {
             // A reserved GPU does not make its node unavailable, so only one is reserved at a time.
-            if let Some(current) = &self.reserved {
-                return exceeded(1, &mut [current.as_str()].into_iter());
-            }
-            self.reserved = Some(name.to_owned());
-            return None;
+            return std::mem::replace(&mut self.has_reservation, true)
+                .then_some(Obstacle::WaveRuns);
         }
         let mut joined = self.unavailable.clone();
         joined.insert(name);
@@ -189,7 +183,8 @@ impl<'a> NodeBudget<'a> {
         let is_failed = status.failures.iter().any(|failure| failure.node == name);
         let has_budget = joined.len() <= self.limit || is_failed;
         if !has_budget || self.changing >= self.limit.min(MAX_CHANGES) {
-            return exceeded(self.limit, &mut self.unavailable.iter().copied());
+            let unavailable = self.unavailable.iter().map(|name| (*name).to_owned()).collect();
+            return Some(Obstacle::Budget { limit: self.limit, unavailable });
         }
         self.unavailable = joined;
         self.changing = self.changing.saturating_add(1);
@@ -215,7 +210,9 @@ fn selected<'a>(
     // A pod that waits for a change needs no other one.
     let policies = world.policies.iter().filter(|policy| policy.active_demand().is_some());
     let all = policies.flat_map(|policy| &policy.status.changes);
+    // A pod with a reservation can get instances elsewhere earlier.
     let running = all.filter(|change| change.is_in_progress()).chain(changes);
+    let running = running.filter(|change| change.reserved_device.is_none());
     let served: BTreeSet<&str> =
         running.flat_map(|change| &change.pods).map(String::as_str).collect();
     let nodes = observed.managed.values().copied();
@@ -254,7 +251,7 @@ fn is_obsolete(
     if change.waits_for_pods() {
         // While pods are evicted, the node is tainted, so no proposal contains it.
         let is_needed = change.pods.iter().any(|pod| world.waiting.contains(pod))
-            && !has_other_room(change, world);
+            && !has_other_change(change, world);
         let can_end = record.is_none_or(|record| is_blocked(node, record, world.now));
         return can_end && (!is_needed || is_late);
     }
@@ -264,11 +261,16 @@ fn is_obsolete(
     is_blocked(node, record, world.now) && (!is_needed || is_overdue(record.since))
 }
 
-/// Returns whether instances for the pods of a reservation can be created without waiting for running pods.
-fn has_other_room(change: &InstanceChange, world: &World<'_>) -> bool {
-    let others = world.proposals.iter().flat_map(BTreeMap::values);
-    let mut pods = others.filter(|one| !one.waits_for_pods()).flat_map(|one| &one.pods);
-    change.reserved_device.is_some() && pods.any(|(pod, _)| change.pods.contains(pod))
+/// Returns whether other instances are being created for a pod of a reservation.
+fn has_other_change(change: &InstanceChange, world: &World<'_>) -> bool {
+    let mut changes = world.policies.iter().flat_map(|policy| &policy.status.changes);
+    change.reserved_device.is_some()
+        && changes.any(|other| {
+            let is_effective = other.is_in_progress() && !other.withdrawn;
+            is_effective
+                && other.reserved_device.is_none()
+                && other.pods.iter().any(|pod| change.pods.contains(pod))
+        })
 }
 
 /// Withdrawals of layouts that no change has: blocked ones that are not needed, and ones that fail after they were applied.

@@ -244,7 +244,19 @@ pub(crate) fn settle(policy: &mut Policy, observed: &Observation<'_>, now: Times
                 failed.push(failure(record, name, (reason.as_ref(), &message)));
             }
             // A blocked change of instances is withdrawn.
-            Progress::Pending(Some(_)) if policy.has_change(name) => updating.push(name.clone()),
+            Progress::Pending(Some(_)) if policy.is_changing_instances(name, record) => {
+                updating.push(name.clone());
+            }
+            // The instances of a reservation begin to change when the last pod has ended, which can be just before the deadline.
+            Progress::Pending(None)
+                if policy.status.is_reserving(name)
+                    && record
+                        .since
+                        .saturating_add(deadline.saturating_mul(2))
+                        .is_ok_and(|until| until > now) =>
+            {
+                updating.push(name.clone());
+            }
             Progress::Pending(message)
                 if record.since.saturating_add(deadline).is_ok_and(|until| until <= now) =>
             {
@@ -256,6 +268,7 @@ pub(crate) fn settle(policy: &mut Policy, observed: &Observation<'_>, now: Times
         }
     }
     let (uid, rollout) = (policy.uid.clone(), policy.status.rollout);
+    let was_changing = policy.status.changing().next().is_some();
     let status = &mut policy.status;
     status.failures.retain(|one| {
         let node = observed.managed.get(one.node.as_str());
@@ -269,10 +282,10 @@ pub(crate) fn settle(policy: &mut Policy, observed: &Observation<'_>, now: Times
         })
     });
     status.failures.extend(failed);
-    if updating.is_empty() && !status.updating.is_empty() {
+    status.updating = updating;
+    if was_changing && status.changing().next().is_none() {
         status.wave_ended = Some(now);
     }
-    status.updating = updating;
     let allowed = usize::try_from(observed.spec.rollout.max_failures).unwrap_or(usize::MAX);
     if status.failures.len() > allowed {
         stop(status, observed.spec.rollout.on_failure);
@@ -332,7 +345,7 @@ pub(crate) fn extend(
     let status = &mut policy.status;
     let unavailable = observed.unavailable(status);
     let (ready, not_ready) = ordered(candidates, &unavailable);
-    let count = joining(&ready, &unavailable, (budget, status.changing()), &policy.uid);
+    let count = joining(&ready, &unavailable, (budget, status.changing().count()), &policy.uid);
     status.updating.extend(names(ready.iter().take(count)));
     if count < ready.len() {
         let unavailable = unavailable.iter().map(|name| (*name).to_owned()).collect();
@@ -398,7 +411,7 @@ pub(crate) fn obstacle(policy: &Policy, spec: &PolicySpec, now: Timestamp) -> Op
         return Some(Obstacle::Window(opens));
     }
     let pause = spec.rollout.pause.filter(|pause| !pause.get().is_zero())?;
-    if status.changing() > 0 {
+    if status.changing().next().is_some() {
         return Some(Obstacle::WaveRuns);
     }
     let until = status.wave_ended?.saturating_add(pause.signed()).ok()?;

@@ -271,14 +271,25 @@ impl PolicyStatus {
         self.updating.iter().any(|name| name == node)
     }
 
-    /// Returns whether a GPU of the node is reserved. The node stays available: only idle instances of the GPU are not.
+    /// Returns whether the policy changes the node only to reserve a GPU. The node stays available: only idle instances of the GPU are not.
     pub(crate) fn is_reserving(&self, node: &str) -> bool {
-        self.changes.iter().any(|change| change.node == node && change.is_reservation())
+        let has_layout =
+            self.content(&self.revision).is_some_and(|content| content.layout.is_some());
+        let mut changes = self.changes.iter();
+        self.is_updating(node)
+            && !has_layout
+            && changes.any(|change| change.node == node && change.is_reservation())
     }
 
-    /// Number of nodes of the current wave that are unavailable.
-    pub(crate) fn changing(&self) -> usize {
-        self.updating.iter().filter(|name| !self.is_reserving(name)).count()
+    /// Returns whether the reservation of a GPU of the node ends. A pause must not withhold the GPU.
+    pub(crate) fn is_ending_reservation(&self, node: &str) -> bool {
+        let mut changes = self.changes.iter().filter(|change| change.node == node);
+        changes.any(|change| change.withdrawn && change.is_reservation())
+    }
+
+    /// Nodes of the current wave that are unavailable.
+    pub(crate) fn changing(&self) -> impl Iterator<Item = &String> {
+        self.updating.iter().filter(|name| !self.is_reserving(name))
     }
 
     /// Returns whether the roll-out is stopped without a rollback, so that no node is changed.

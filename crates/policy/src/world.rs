@@ -103,10 +103,11 @@ impl Policy {
         demand.filter(|_| self.status.stop.is_none())
     }
 
-    /// Returns whether the instances of the node are being changed.
-    pub(crate) fn has_change(&self, node: &str) -> bool {
+    /// Returns whether the instances of the node with this record are being changed.
+    pub(crate) fn is_changing_instances(&self, node: &str, record: &NodeRecord) -> bool {
         let mut changes = self.status.changes.iter();
-        changes.any(|change| change.node == node && change.is_in_progress())
+        record.layout.as_deref().is_none_or(is_demand_layout)
+            && changes.any(|change| change.node == node && change.is_in_progress())
     }
 
     fn owner(&self) -> Owner<'_> {

@@ -135,6 +135,8 @@ struct Simulation<'a> {
     waiting: Vec<usize>,
     /// Changes of nodes, if they are limited.
     changes: Option<NodeChanges>,
+    /// The fleet with the instances of the jobs that are held, while the waiting jobs are placed.
+    planned: Option<Fleet>,
     now: Duration,
     slices: u32,
     used: u32,
@@ -153,6 +155,7 @@ pub fn run(fleet: Fleet, jobs: &[Job], options: Options) -> Outcome {
         ends: BinaryHeap::new(),
         waiting: Vec::new(),
         changes: options.limits().map(NodeChanges::new),
+        planned: None,
         now: Duration::ZERO,
         used: 0,
         sampler: Sampler::new(jobs.last().map_or(Duration::ZERO, |job| job.arrival)),
@@ -165,7 +168,14 @@ pub fn run(fleet: Fleet, jobs: &[Job], options: Options) -> Outcome {
         if simulation.is_measured(number) {
             simulation.outcome.requests = simulation.outcome.requests.saturating_add(1);
         }
-        let result = simulation.place(number, Instances::Any);
+        // With limits, a change is slower than an idle instance.
+        let mut result = Placement::Full;
+        if simulation.changes.is_some() {
+            result = simulation.place(number, Instances::Idle);
+        }
+        if result != Placement::Placed {
+            result = simulation.place(number, Instances::Any);
+        }
         if result != Placement::Placed && options.discipline != Discipline::Loss {
             simulation.waiting.push(number);
         }
@@ -237,12 +247,16 @@ impl Simulation<'_> {
     /// Tries the waiting jobs from the oldest to the newest with these instances.
     fn place_waiting_with(&mut self, instances: Instances) {
         let jobs = self.jobs;
+        if instances == Instances::Any && self.changes.is_some() && !self.waiting.is_empty() {
+            self.planned = Some(self.fleet.clone());
+        }
         // Allocations leave less room, so a profile that did not fit does not fit later either.
         let mut full: BTreeSet<&ProfileName> = BTreeSet::new();
         for number in std::mem::take(&mut self.waiting) {
             let Some(job) = jobs.get(number) else { continue };
             let has_reservation = self.fleet.reserved_for() == Some(number);
             let result = if full.contains(&job.profile) && !has_reservation {
+                self.forget(number, instances);
                 Placement::Full
             } else {
                 self.place(number, instances)
@@ -257,6 +271,14 @@ impl Simulation<'_> {
                     self.waiting.push(number);
                 }
             }
+        }
+        self.planned = None;
+    }
+
+    /// Records that no instance for a job can be created now.
+    fn forget(&mut self, number: usize, instances: Instances) {
+        if let Some(changes) = self.changes.as_mut().filter(|_| instances == Instances::Any) {
+            changes.forget(number);
         }
     }
 
@@ -314,21 +336,25 @@ impl Simulation<'_> {
             let is_open = |changes: &NodeChanges| changes.is_open(candidate.gpu, self.now);
             candidate.operations() > 0 && !self.changes.as_ref().is_none_or(is_open)
         };
-        let best = choice::candidates(&self.fleet, &job.profile, number)
+        let fleet = self.planned.as_ref().unwrap_or(&self.fleet);
+        let best = choice::candidates(fleet, &job.profile, number)
             .filter(is_allowed)
             .min_by_key(|one| (is_closed(one), strategy.score(one, &self.fragmentation)))
             .map(|best| (best.gpu, best.addition.place, best.operations() > 0));
         let Some((gpu, place, is_change)) = best else {
-            if let Some(changes) = self.changes.as_mut().filter(|_| instances == Instances::Any) {
-                changes.forget(number);
-            }
+            self.forget(number, instances);
             return Placement::Full;
         };
+        if let Some(planned) = &mut self.planned {
+            planned.allocate(gpu, place, number);
+        }
+        // The change of a reservation has begun already.
+        let has_reservation = self.fleet.reserved_for() == Some(number);
         if let Some(changes) = &mut self.changes {
-            if is_change && !changes.propose((number, gpu), job.arrival, self.now) {
-                return Placement::Held;
-            }
-            if is_change {
+            if is_change && !has_reservation {
+                if !changes.propose((number, gpu), job.arrival, self.now) {
+                    return Placement::Held;
+                }
                 changes.record(gpu, self.now);
             }
             changes.forget(number);

@@ -51,7 +51,7 @@ fn change_of_a_reservation_has_the_instances_that_exist_once_the_pods_have_ended
     assert_eq!(outcomes, [Reported::from(Outcome::Reserve), Outcome::Blocked.into()]);
     let [change] = after.changes.as_slice() else { panic!("{:?}", after.changes) };
     assert_eq!(reserved(change), ("gpu-0", Some("0000:00:00.0")));
-    let text = "reserve GPU 0 of node gpu-0: create 7g.80gb at slice 0 when 2 instances are no longer in use: 1g.10gb at slice 0, 1g.10gb at slice 1; until then, other pods do not get its 5 GPU slices that are not in use";
+    let text = "reserve GPU 0 of node gpu-0: create 7g.80gb at slice 0 when 2 instances are no longer in use: 1g.10gb at slice 0, 1g.10gb at slice 1; until then, other pods get none of the 5 GPU slices of GPU 0 that are not in use";
     assert_eq!(change.pods, [("team/whole".to_owned(), text.to_owned())]);
     assert_eq!(change.evictions, []);
     let Mig::Capable(state) = &change.inventory.devices[0].mig else { panic!("an H100") };
@@ -86,16 +86,50 @@ fn gpu_of_a_policy_that_reserves_is_preferred_and_a_reserved_one_stays() {
     assert_eq!(reserved(&changes(&nodes)[0]), ("gpu-1", Some("0000:01:00.0")), "of another pod");
     nodes[1].changed_for.insert("team/whole".to_owned());
     assert_eq!(reserved(&changes(&nodes)[0]), ("gpu-1", Some("0000:02:00.0")));
+    // A pod that only other nodes can run does not prevent it.
+    let mut older = pod("older", 90 * MINUTE, &[("7g.80gb", 1)]);
+    older.requirements.selector =
+        [("kubernetes.io/hostname".to_owned(), "gpu-0".to_owned())].into();
+    let plan = plan(&nodes, [older, whole(30)]);
+    assert_eq!(
+        plan.changes.iter().map(reserved).collect::<Vec<_>>(),
+        [("gpu-1", Some("0000:02:00.0"))]
+    );
     // A policy that only observes reserves nothing.
     nodes[1].demand.mode = DemandMode::Observe;
     assert_eq!(changes(&nodes), []);
 }
 
-/// A node that changes for another pod is not reserved in the same step.
+/// A policy that reserves a GPU of a node changes no other instances of it.
 #[test]
-fn reservation_waits_for_other_changes_of_its_node() {
+fn younger_pod_gets_no_new_instance_of_the_node_and_an_older_one_comes_first() {
     let nodes = [reserving("gpu-0", &[&[(one(0), true)], &[(one(0), true), (one(1), true)]])];
-    let pods = [whole(30), pod("small", 30, &[("2g.20gb", 1)])];
+    let changes = |age: i64| {
+        let plan = plan(&nodes, [whole(30), pod("small", age, &[("2g.20gb", 1)])]);
+        plan.changes.iter().map(|change| reserved(change).1.map(str::to_owned)).collect::<Vec<_>>()
+    };
+    assert_eq!(changes(30), [Some("0000:00:00.0".to_owned())]);
+    assert_eq!(changes(31 * MINUTE), [None]);
+}
+
+#[test]
+fn search_for_restarts_retains_the_reservation_of_an_older_pod() {
+    let full = [(one(0), true), (one(5), true)];
+    let nodes = [reserving("gpu-0", &[&full]), reserving("gpu-1", &[&full])];
+    let pods = [whole(30), pod("three", 60, &[("3g.40gb", 1)]), pod("four", 50, &[("4g.40gb", 1)])];
     let changes = plan(&nodes, pods).changes;
-    assert_eq!(changes.iter().map(reserved).collect::<Vec<_>>(), [("gpu-0", None)]);
+    assert!(changes.iter().any(|change| change.reserved_device.is_some()), "{changes:?}");
+}
+
+#[test]
+fn instance_in_use_that_equals_the_needed_one_is_not_reserved() {
+    let same = [((0, 0, 8), true)];
+    let others = [(one(0), true), (one(1), true)];
+    let nodes = [reserving("gpu-0", &[&same, &others])];
+    assert_eq!(
+        plan(&nodes, [whole(30)]).changes.iter().map(reserved).collect::<Vec<_>>(),
+        [("gpu-0", Some("0000:01:00.0"))]
+    );
+    let nodes = [reserving("gpu-0", &[&same])];
+    assert_eq!(plan(&nodes, [whole(30)]).changes, []);
 }

@@ -247,3 +247,15 @@ fn limits_of_a_policy_delay_changes_of_a_node_and_nothing_else() {
     // The other node can be changed earlier.
     assert_eq!(wait(rare, 1), [vec![70], vec![70, 1_670], vec![70, 60]]);
 }
+
+/// The aggregator plans all waiting pods in one fleet, so nodes wait for their holds at the same time.
+#[test]
+fn requests_are_held_for_different_nodes_at_the_same_time() {
+    let rows: Vec<String> = (0..6).map(|_number| "0,600,7g.80gb".to_owned()).collect();
+    let gpus_per_node = NonZeroUsize::new(2).unwrap();
+    let limits = Some(NodeLimits { demand: PolicyDemand::default(), gpus_per_node });
+    let queue = Discipline::Queue { reserve_after: None, limits };
+    let outcome = run(fleet(6), &jobs(&rows.join("\n")), options(Strategy::Octavo, queue));
+    let mut waits = outcome.waits.values().flatten().map(Duration::as_secs);
+    assert!(waits.all(|wait| wait == 70), "{:?}", outcome.waits);
+}

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::cluster::{Cluster, Fate};
+use super::cluster::{Cluster, Fate, spec};
 use super::demand::{NODE, demand, layout, pool, proposal, run};
 use super::evictions::with_evictions;
 use crate::NodeProposal;
@@ -39,7 +39,7 @@ fn m21_other_nodes_are_changed_while_a_gpu_is_reserved() {
     assert_eq!(layout(&cluster, "node-02"), None);
     let status = &cluster.policies["a"].status;
     let waits_for = status.waits_for.as_deref().unwrap_or_default();
-    assert!(waits_for.contains("node-00, which is blocked"), "{waits_for}");
+    assert_eq!(waits_for, "pods of node-00 to end, where a GPU is reserved");
     cluster.machines.get_mut(NODE).unwrap().fate = Fate::Applies(1);
     cluster.proposals.remove(NODE);
     run(&mut cluster, 5);
@@ -50,22 +50,21 @@ fn m21_other_nodes_are_changed_while_a_gpu_is_reserved() {
 }
 
 #[test]
-fn m21_reservation_ends_if_its_pod_is_placed_or_gets_other_instances() {
+fn m21_reservation_ends_if_its_pod_is_placed_or_other_instances_are_created_for_it() {
     let mut placed = reserved(2);
     placed.placed.insert("team/train".to_owned());
-    let mut elsewhere = reserved(2);
-    elsewhere.proposals.insert("node-01".to_owned(), proposal("7g", "train"));
-    let mut evicting = reserved(2);
-    evicting
-        .proposals
-        .insert("node-01".to_owned(), with_evictions(proposal("7g", "train"), &["a"]));
-    for (cluster, ends) in [(&mut placed, true), (&mut elsewhere, true), (&mut evicting, false)] {
-        cluster.proposals.remove(NODE);
-        run(cluster, 3);
-        assert_eq!(layout(cluster, NODE).is_none(), ends);
+    run(&mut placed, 3);
+    assert_eq!(layout(&placed, NODE), None);
+
+    let other = proposal("7g", "train");
+    for other in [other.clone(), with_evictions(other, &["a"])] {
+        let mut cluster = reserved(2);
+        cluster.proposals.insert("node-01".to_owned(), other);
+        run(&mut cluster, 2);
+        assert!(layout(&cluster, NODE).is_some(), "the other change is held");
+        run(&mut cluster, 3);
+        assert_eq!((layout(&cluster, NODE), layout(&cluster, "node-01").is_some()), (None, true));
     }
-    run(&mut elsewhere, 3);
-    assert!(layout(&elsewhere, "node-01").is_some());
 }
 
 #[test]
@@ -106,4 +105,45 @@ fn m21_no_gpu_is_reserved_by_default() {
     cluster.proposals.insert(NODE.to_owned(), with_reservation(proposal("7g", "train")));
     run(&mut cluster, 10);
     assert_eq!((layout(&cluster, NODE), cluster.policies["a"].status.changes.len()), (None, 0));
+}
+
+/// A spec with a layout changes nodes within the budget, whatever was reserved before.
+#[test]
+fn m21_reserved_node_counts_as_unavailable_for_another_layout() {
+    let mut cluster = reserved(2);
+    cluster.proposals.clear();
+    cluster.apply("a", spec("serving", json!({"nodeDeadline": "15m"})));
+    run(&mut cluster, 5);
+    assert_eq!(layout(&cluster, "node-01"), None);
+    run(&mut cluster, 20);
+    assert_eq!(cluster.state("a"), "Stopped", "the deadline applies");
+}
+
+/// A pause does not keep the GPU from other pods once its pod is placed.
+#[test]
+fn m21_reservation_ends_while_the_policy_is_paused() {
+    let mut cluster = reserved(2);
+    cluster.apply("a", demand("Act", &json!({"nodeDeadline": "15m", "paused": true})));
+    run(&mut cluster, 2);
+    assert!(layout(&cluster, NODE).is_some());
+    cluster.placed.insert("team/train".to_owned());
+    run(&mut cluster, 3);
+    assert_eq!(layout(&cluster, NODE), None);
+}
+
+#[test]
+fn m21_approval_of_a_reservation_outlives_the_pods_of_its_gpu() {
+    let mut cluster = pool(1, "Propose", &json!({}));
+    let proposed = |text: &str| {
+        let pods = vec![("team/train".to_owned(), text.to_owned())];
+        with_reservation(NodeProposal { pods, ..proposal("7g", "train") })
+    };
+    cluster.proposals.insert(NODE.to_owned(), proposed("create when 2 instances are idle"));
+    run(&mut cluster, 2);
+    let id = cluster.policies["a"].status.changes[0].id.clone();
+    cluster.proposals.insert(NODE.to_owned(), proposed("create when 1 instance is idle"));
+    run(&mut cluster, 2);
+    cluster.edit("a", |policy| policy.approved = [id].into());
+    run(&mut cluster, 2);
+    assert!(layout(&cluster, NODE).is_some());
 }

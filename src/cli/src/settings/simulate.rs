@@ -90,7 +90,7 @@ pub struct SimulateSettings {
 
     /// AcceleratorPolicy whose demand limits the strategy octavo; - for standard input
     ///
-    /// hold and changesPerHour limit the changes of a node. reserveAfter replaces --reserve-after.
+    /// hold and changesPerHour limit the changes of a node. reserveAfter takes the place of --reserve-after.
     #[arg(
         long,
         value_name = "FILE",

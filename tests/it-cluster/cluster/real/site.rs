@@ -240,13 +240,10 @@ impl Drop for Site {
         }
         let api = self.api();
         api.try_kubectl(&["delete", "acceleratorpolicies", "--all", "--timeout=60s"]);
-        let all = api.try_kubectl(&["get", "namespaces", "-o=jsonpath={.items[*].metadata.name}"]);
-        let all = String::from_utf8_lossy(&all.stdout).into_owned();
-        let is_system = |name: &&str| *name == "default" || name.starts_with("kube-");
-        for namespace in all.split_whitespace().filter(|name| !is_system(name)) {
-            api.try_kubectl(&["delete", "namespace", namespace, "--timeout=120s"]);
-        }
+        api.try_kubectl(&["delete", "namespace", NAMESPACE, "--timeout=120s"]);
         for (node, before) in [A100, H100].into_iter().zip(&self.before) {
+            let pods = format!("--field-selector=spec.nodeName={node}");
+            api.try_kubectl(&["delete", "pods", "-A", &pods, "--timeout=60s"]);
             restore(api, node, before);
         }
     }
