@@ -34,47 +34,61 @@ use crate::{node_status, simulated_agents};
 const NODES: usize = 100_000;
 const ROUNDS: usize = 50;
 
+/// Requests, each with the numbers of nodes that change before it. Requests that need the count of availability are measured without changes,
+/// because this count in the background would determine their times.
+const REQUESTS: [(&str, &str, &[usize]); 12] = [
+    ("filtered list, 50 rows", "/api/v1/nodes?type=nvidia-h100-80gb&state=ok&limit=50", &[1, 1000]),
+    ("list sorted by memory, 500 rows", "/api/v1/nodes?sort=-memory", &[1, 1000]),
+    ("label selector, 50 rows", "/api/v1/nodes?selector=octavo.dev/count%3D8&limit=50", &[1, 1000]),
+    ("one node", "/api/v1/nodes/node-050000.bench", &[1]),
+    ("types", "/api/v1/types", &[1, 1000]),
+    ("usage, 500 rows", "/api/v1/usage", &[0]),
+    ("usage sorted by memory, 500 rows", "/api/v1/usage?sort=memory", &[0]),
+    ("pods above their fair share, 500 rows", "/api/v1/usage?over=true&sort=memory", &[0]),
+    ("search for a pod that does not exist", "/api/v1/usage?pod=missing", &[0]),
+    ("overview", "/", &[0]),
+    ("Node View, first page", "/nodes", &[0]),
+    ("metrics", "/metrics", &[0]),
+];
+
 /// Prints the table. The machines alternate between nodes.
 pub(crate) fn run(machines: [&Inventory; 2]) {
     let clock = Clock::start();
     let start = Instant::now();
     let fleet = fleet(machines, clock);
     let built = start.elapsed();
-    let (_store, readers) = watch::channel(fleet);
+    let (store, readers) = watch::channel(fleet);
     let router = router(FleetView::new(readers, clock));
     let runtime = Builder::new_current_thread().enable_all().build().unwrap();
     println!(
         "{NODES} nodes in memory (created in {:.1} s), through the routers, no socket; {ROUNDS} rounds.\n",
         built.as_secs_f64()
     );
-    println!("| request | ms p50 / p99 | bytes |\n|---|---|---|");
-    for (name, path) in [
-        ("filtered list, 50 rows", "/api/v1/nodes?type=nvidia-h100-80gb&state=ok&limit=50"),
-        ("list sorted by memory, 500 rows", "/api/v1/nodes?sort=-memory"),
-        ("label selector, 50 rows", "/api/v1/nodes?selector=octavo.dev/count%3D8&limit=50"),
-        ("one node", "/api/v1/nodes/node-050000.bench"),
-        ("types", "/api/v1/types"),
-        ("usage, 500 rows", "/api/v1/usage"),
-        ("usage sorted by memory, 500 rows", "/api/v1/usage?sort=memory"),
-        ("pods above their fair share, 500 rows", "/api/v1/usage?over=true&sort=memory"),
-        ("search for a pod that does not exist", "/api/v1/usage?pod=missing"),
-        ("overview", "/"),
-        ("Node View, first page", "/nodes"),
-        ("metrics", "/metrics"),
-    ] {
-        let (times, bytes) = runtime.block_on(measure(&router, path));
-        let at = |share: usize| {
-            times[(times.len() * share / 100).min(times.len() - 1)].as_secs_f64() * 1e3
-        };
-        println!("| {name} | {:.1} / {:.1} | {bytes} |", at(50), at(99));
+    println!("| request | changed nodes | ms p50 / p99 | bytes |\n|---|---|---|---|");
+    for (name, path, changes) in REQUESTS {
+        for &changed in changes {
+            let (times, bytes) = runtime.block_on(measure((&router, &store), path, changed));
+            let at = |share: usize| {
+                times[(times.len() * share / 100).min(times.len() - 1)].as_secs_f64() * 1e3
+            };
+            println!("| {name} | {changed} | {:.1} / {:.1} | {bytes} |", at(50), at(99));
+        }
     }
     println!();
 }
 
-async fn measure(router: &Router, path: &str) -> (Vec<Duration>, usize) {
+/// Measures a request. As during ingest, `changed` nodes are replaced before each round.
+async fn measure(
+    (router, store): (&Router, &watch::Sender<Fleet>),
+    path: &str,
+    changed: usize,
+) -> (Vec<Duration>, usize) {
     let mut times = Vec::new();
     let mut bytes = 0;
-    for _ in 0..ROUNDS {
+    for round in 0..ROUNDS {
+        for number in (0..changed).map(|number| (round * changed + number) * 7919 % NODES) {
+            store.send_modify(|fleet| report_again(fleet, number));
+        }
         let start = Instant::now();
         let request =
             Request::builder().uri(path).header("host", "localhost").body(Body::empty()).unwrap();
@@ -85,6 +99,14 @@ async fn measure(router: &Router, path: &str) -> (Vec<Duration>, usize) {
     }
     times.sort();
     (times, bytes)
+}
+
+/// Replaces a node by an equal one.
+fn report_again(fleet: &mut Fleet, number: usize) {
+    let name = simulated_agents::name(number).parse().unwrap();
+    let node = Node::clone(fleet.nodes.get(&name).unwrap());
+    fleet.nodes.insert(Arc::new(node));
+    fleet.revision += 1;
 }
 
 fn fleet(machines: [&Inventory; 2], clock: Clock) -> Fleet {

@@ -1,5 +1,8 @@
 //! Read-only model of the fleet.
 
+mod node_index;
+mod type_totals;
+
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,7 +16,7 @@ use octavo_fleet::summary::{
 };
 use octavo_fleet::type_source::TypeSource;
 use octavo_history::DeviceSample;
-use octavo_model::id::{NodeName, TypeName};
+use octavo_model::id::NodeName;
 use octavo_model::inventory::Inventory;
 use octavo_model::reason::Reason;
 use octavo_model::text::shorten;
@@ -25,6 +28,9 @@ use octavo_stream::status::{self, NodeStatus, StatusError};
 
 use super::clock::Moment;
 use super::persistent_map::{Difference, Keyed, PersistentMap};
+pub(crate) use node_index::NodeClass;
+pub use node_index::NodeIndex;
+pub use type_totals::TypeTotals;
 
 /// Immutable snapshot of all nodes. Cheap to clone.
 #[derive(Debug, Clone, Default)]
@@ -111,32 +117,20 @@ impl Fleet {
     /// Devices of all nodes by type, ordered by the type's name with untyped devices last, and the number of nodes that
     /// have each. Devices of stale nodes count as unknown.
     pub fn types(&self, now: Moment) -> Vec<TypeTotals> {
-        // A tree, because peers choose the type names: invented names must not slow this down.
-        let mut all: BTreeMap<Option<TypeName>, TypeTotals> = BTreeMap::new();
-        for node in self.nodes.iter() {
-            let without_agent = u32::from(!node.has_agent());
-            for counts in node.types(now) {
-                if let Some(known) = all.get_mut(&counts.type_name) {
-                    known.counts.merge(&counts);
-                    known.nodes = known.nodes.saturating_add(1);
-                    known.without_agent = known.without_agent.saturating_add(without_agent);
-                } else {
-                    let counts = counts.into_owned();
-                    let one = TypeTotals { counts, nodes: 1, without_agent };
-                    all.insert(one.counts.type_name.clone(), one);
-                }
-            }
-        }
-        let nameless = all.remove(&None);
-        all.into_values().chain(nameless).collect()
+        self.totals_by_type(now).into_list()
     }
 
     /// Number of nodes in each state at `now`, ordered by severity.
     pub fn states(&self, now: Moment) -> BTreeMap<NodeState, usize> {
         let mut states: BTreeMap<NodeState, usize> = NodeState::ALL.map(|state| (state, 0)).into();
-        for node in self.nodes.iter() {
-            let count = states.entry(node.state(now)).or_default();
-            *count = count.saturating_add(1);
+        for chunk in self.nodes.chunks() {
+            let of_class: Vec<NodeState> = chunk.classes().map(|class| class.state).collect();
+            for one in chunk.nodes(now) {
+                let reported = of_class.get(one.class).filter(|_| !one.is_stale(now));
+                let count =
+                    states.entry(reported.copied().unwrap_or(NodeState::Stale)).or_default();
+                *count = count.saturating_add(1);
+            }
         }
         states
     }
@@ -145,17 +139,6 @@ impl Fleet {
     pub fn since<'a>(&'a self, old: &'a Self) -> Difference<'a, Node> {
         self.nodes.since(&old.nodes)
     }
-}
-
-/// Devices of one type in the whole fleet.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TypeTotals {
-    /// Device counts.
-    pub counts: TypeCounts,
-    /// Number of nodes with at least one device of the type.
-    pub nodes: u32,
-    /// Number of these nodes without an agent.
-    pub without_agent: u32,
 }
 
 impl StatusSummary {
@@ -347,6 +330,7 @@ impl Node {
 
 impl Keyed for Node {
     type Key = NodeName;
+    type Index = NodeIndex;
 
     fn key(&self) -> &NodeName {
         &self.name
@@ -359,9 +343,9 @@ impl Freshness {
         Self { confirmed_ms: Arc::new(AtomicU64::new(now.as_millis())), bound, found_stale: false }
     }
 
-    /// Records that the agent confirmed its state, for every version of the node with the same report.
+    /// Records that the agent confirmed its state, for every version of the node with the same report. An earlier confirmation has no effect.
     pub fn confirm(&self, now: Moment) {
-        self.confirmed_ms.store(now.as_millis(), Ordering::Relaxed);
+        self.confirmed_ms.fetch_max(now.as_millis(), Ordering::Relaxed);
     }
 
     /// Time of the last confirmation.
@@ -377,6 +361,12 @@ impl Freshness {
     /// Returns whether the last confirmation is older than the bound.
     pub fn is_stale(&self, now: Moment) -> bool {
         self.age(now) > self.bound
+    }
+
+    /// Time in milliseconds up to which the status is not stale, without further confirmations.
+    fn fresh_until_ms(&self) -> u64 {
+        let bound = u64::try_from(self.bound.as_millis()).unwrap_or(u64::MAX);
+        self.confirmed_ms.load(Ordering::Relaxed).saturating_add(bound)
     }
 
     /// Age from which the status is stale.

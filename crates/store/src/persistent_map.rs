@@ -3,38 +3,62 @@
 //! Entries are stored in shared chunks. A clone copies the pointers to the chunks, an update copies the affected chunk,
 //! and two clones are compared chunk by chunk. A hundred thousand nodes need a few hundred pointers.
 //!
+//! Each chunk has an index of its entries, so that a reader of all entries need not visit each of them: they are far apart in memory.
+//!
 //! `imbl::OrdMap` was measured and is not used: with 10,000 entries it needs 6 times the memory, and reading all entries takes 5
 //! times as long (docs/performance.md, "Own code instead of a library"). It also cannot compare two clones chunk by chunk.
 
+use std::fmt;
 use std::sync::Arc;
 
 /// Entry with a key.
-pub trait Keyed {
+pub trait Keyed: Sized {
     /// Type of the key, which determines the order.
     type Key: Ord + ?Sized;
+    /// Index of a chunk of entries.
+    type Index: ChunkIndex<Self>;
 
     /// Returns the key.
     fn key(&self) -> &Self::Key;
 }
 
+/// Properties of the entries of one chunk, in their order.
+pub trait ChunkIndex<T>: Clone + Default + fmt::Debug {
+    /// Adds `entry` at this position.
+    fn insert(&mut self, at: usize, entry: &T);
+
+    /// Removes the entry at this position.
+    fn remove(&mut self, at: usize);
+
+    /// Removes the entries from this position on, and returns their index.
+    fn split_off(&mut self, at: usize) -> Self;
+}
+
 /// Persistent ordered map. Cheap to clone.
 #[derive(Debug)]
-pub struct PersistentMap<T> {
+pub struct PersistentMap<T: Keyed> {
     /// Nonempty chunks in order.
-    chunks: Vec<Arc<Vec<Arc<T>>>>,
+    chunks: Vec<Arc<Chunk<T>>>,
     len: usize,
+}
+
+/// Consecutive entries of a map, with their index.
+#[derive(Debug)]
+pub struct Chunk<T: Keyed> {
+    entries: Vec<Arc<T>>,
+    index: T::Index,
 }
 
 /// Maximum length of a chunk; a longer one is split in half.
 const MAX_CHUNK_LEN: usize = 256;
 
-impl<T> Clone for PersistentMap<T> {
+impl<T: Keyed> Clone for PersistentMap<T> {
     fn clone(&self) -> Self {
         Self { chunks: self.chunks.clone(), len: self.len }
     }
 }
 
-impl<T> Default for PersistentMap<T> {
+impl<T: Keyed> Default for PersistentMap<T> {
     fn default() -> Self {
         Self { chunks: Vec::new(), len: 0 }
     }
@@ -54,13 +78,30 @@ impl<T: Keyed> PersistentMap<T> {
     /// Returns the entry with this key.
     pub fn get(&self, key: &T::Key) -> Option<&Arc<T>> {
         let chunk = self.chunks.get(self.chunk_of(key))?;
-        let at = chunk.binary_search_by(|entry| entry.key().cmp(key)).ok()?;
-        chunk.get(at)
+        chunk.entries.get(chunk.find(key).ok()?)
     }
 
     /// Iterates over all entries in order.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<T>> {
-        self.chunks.iter().flat_map(|chunk| chunk.iter())
+        self.chunks().flat_map(|chunk| chunk.entries.iter())
+    }
+
+    /// Iterates over the chunks in order.
+    pub fn chunks(&self) -> impl Iterator<Item = &Chunk<T>> {
+        self.chunks.iter().map(AsRef::as_ref)
+    }
+
+    /// Number of entries whose key is at most `key`.
+    pub fn count_up_to(&self, key: &T::Key) -> usize {
+        let index = self.chunk_of(key);
+        let before = self
+            .chunks()
+            .take(index)
+            .fold(0_usize, |sum, chunk| sum.saturating_add(chunk.entries.len()));
+        let chunk = self.chunks.get(index);
+        let within =
+            chunk.map_or(0, |chunk| chunk.entries.partition_point(|entry| entry.key() <= key));
+        before.saturating_add(within)
     }
 
     /// Inserts `entry`; returns the previous entry with its key.
@@ -68,17 +109,19 @@ impl<T: Keyed> PersistentMap<T> {
         let last = self.chunks.len().saturating_sub(1);
         let index = self.chunk_of(entry.key()).min(last);
         let Some(chunk) = self.chunks.get_mut(index) else {
-            self.chunks.push(Arc::new(vec![entry]));
+            let mut first = Chunk { entries: Vec::new(), index: T::Index::default() };
+            first.insert(0, entry);
+            self.chunks.push(Arc::new(first));
             self.len = 1;
             return None;
         };
         let chunk = Arc::make_mut(chunk);
-        match chunk.binary_search_by(|known| known.key().cmp(entry.key())) {
-            Ok(at) => chunk.get_mut(at).map(|place| std::mem::replace(place, entry)),
+        match chunk.find(entry.key()) {
+            Ok(at) => chunk.replace(at, entry),
             Err(at) => {
                 chunk.insert(at, entry);
                 self.len = self.len.saturating_add(1);
-                if chunk.len() > MAX_CHUNK_LEN {
+                if chunk.entries.len() > MAX_CHUNK_LEN {
                     let upper = chunk.split_off(MAX_CHUNK_LEN / 2);
                     self.chunks.insert(index.saturating_add(1), Arc::new(upper));
                 }
@@ -91,10 +134,10 @@ impl<T: Keyed> PersistentMap<T> {
     pub fn remove(&mut self, key: &T::Key) -> Option<Arc<T>> {
         let index = self.chunk_of(key);
         let chunk = self.chunks.get_mut(index)?;
-        let at = chunk.binary_search_by(|entry| entry.key().cmp(key)).ok()?;
+        let at = chunk.find(key).ok()?;
         let chunk = Arc::make_mut(chunk);
         let gone = chunk.remove(at);
-        if chunk.is_empty() {
+        if chunk.entries.is_empty() {
             self.chunks.remove(index);
         }
         self.len = self.len.saturating_sub(1);
@@ -128,16 +171,63 @@ impl<T: Keyed> PersistentMap<T> {
 
     /// Entries of chunks that are not shared with `other`.
     fn unshared<'a>(&'a self, other: &'a Self) -> impl Iterator<Item = &'a Arc<T>> {
-        let mut theirs: Vec<*const Vec<Arc<T>>> = other.chunks.iter().map(Arc::as_ptr).collect();
+        let mut theirs: Vec<*const Chunk<T>> = other.chunks.iter().map(Arc::as_ptr).collect();
         theirs.sort_unstable();
         let shared =
-            move |chunk: &&Arc<Vec<Arc<T>>>| theirs.binary_search(&Arc::as_ptr(chunk)).is_err();
-        self.chunks.iter().filter(shared).flat_map(|chunk| chunk.iter())
+            move |chunk: &&Arc<Chunk<T>>| theirs.binary_search(&Arc::as_ptr(chunk)).is_err();
+        self.chunks.iter().filter(shared).flat_map(|chunk| chunk.entries.iter())
     }
 
     /// Index of the chunk that would contain `key`.
     fn chunk_of(&self, key: &T::Key) -> usize {
-        self.chunks.partition_point(|chunk| chunk.last().is_some_and(|last| last.key() < key))
+        self.chunks.partition_point(|chunk| {
+            let last = chunk.entries.last();
+            last.is_some_and(|last| last.key() < key)
+        })
+    }
+}
+
+impl<T: Keyed> Chunk<T> {
+    /// Entries in order.
+    pub fn entries(&self) -> &[Arc<T>] {
+        &self.entries
+    }
+
+    /// Index of the entries.
+    pub fn index(&self) -> &T::Index {
+        &self.index
+    }
+
+    /// Position of the entry with this key, or where it would be inserted.
+    fn find(&self, key: &T::Key) -> Result<usize, usize> {
+        self.entries.binary_search_by(|entry| entry.key().cmp(key))
+    }
+
+    fn insert(&mut self, at: usize, entry: Arc<T>) {
+        self.index.insert(at, &entry);
+        self.entries.insert(at, entry);
+    }
+
+    fn replace(&mut self, at: usize, entry: Arc<T>) -> Option<Arc<T>> {
+        let place = self.entries.get_mut(at)?;
+        self.index.remove(at);
+        self.index.insert(at, &entry);
+        Some(std::mem::replace(place, entry))
+    }
+
+    fn remove(&mut self, at: usize) -> Arc<T> {
+        self.index.remove(at);
+        self.entries.remove(at)
+    }
+
+    fn split_off(&mut self, at: usize) -> Self {
+        Self { entries: self.entries.split_off(at), index: self.index.split_off(at) }
+    }
+}
+
+impl<T: Keyed> Clone for Chunk<T> {
+    fn clone(&self) -> Self {
+        Self { entries: self.entries.clone(), index: self.index.clone() }
     }
 }
 
@@ -169,9 +259,25 @@ mod tests {
 
     impl Keyed for Entry {
         type Key = u16;
+        type Index = Vec<u8>;
 
         fn key(&self) -> &u16 {
             &self.0
+        }
+    }
+
+    /// The values of the entries.
+    impl ChunkIndex<Entry> for Vec<u8> {
+        fn insert(&mut self, at: usize, entry: &Entry) {
+            self.insert(at, entry.1);
+        }
+
+        fn remove(&mut self, at: usize) {
+            self.remove(at);
+        }
+
+        fn split_off(&mut self, at: usize) -> Self {
+            self.split_off(at)
         }
     }
 
@@ -218,6 +324,11 @@ mod tests {
             prop_assert_eq!(roster.len(), model.len());
             for key in 0..900 {
                 prop_assert_eq!(roster.get(&key).map(|entry| entry.1), model.get(&key).copied());
+                prop_assert_eq!(roster.count_up_to(&key), model.range(..=key).count());
+            }
+            for chunk in roster.chunks().chain(old.chunks()) {
+                let values: Vec<u8> = chunk.entries().iter().map(|entry| entry.1).collect();
+                prop_assert_eq!(chunk.index(), &values);
             }
 
             let difference = roster.since(&old);
@@ -247,8 +358,9 @@ mod tests {
             roster
                 .chunks
                 .iter()
-                .find(|chunk| chunk.iter().any(|entry| entry.0 == 5000))
+                .find(|chunk| chunk.entries.iter().any(|entry| entry.0 == 5000))
                 .unwrap()
+                .entries
                 .len()
         );
         let difference = roster.since(&old);

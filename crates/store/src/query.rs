@@ -11,18 +11,19 @@ mod selector;
 mod token;
 
 use std::cmp::Ordering;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
 use octavo_fleet::summary::{NodeProblem, NodeState, Sharing};
-use octavo_model::id::{NodeName, TypeName};
+use octavo_model::id::TypeName;
 use octavo_model::reported::Reported;
 use octavo_node::label_set::LabelSet;
 use serde::{Deserialize, Serialize};
 use strum::{EnumString, IntoStaticStr, VariantArray};
 
 use super::clock::Moment;
-use super::fleet::{Fleet, Node};
+use super::fleet::{Fleet, Node, NodeClass};
 pub use error::QueryError;
 pub use group::{GroupedNodes, group_nodes};
 pub use parse::{NO_STATE, check_names};
@@ -122,24 +123,23 @@ pub struct Page {
 pub fn find(fleet: &Fleet, query: &Query, now: Moment) -> Page {
     let mut matching: Vec<RankedNode<'_>> = Vec::new();
     let mut total: usize = 0;
-    let mut filter = Filter::new(query, now);
     let after = query.after.as_ref().map(ContinueToken::last);
-    for node in fleet.nodes.iter() {
-        if !filter.matches(node) {
-            continue;
-        }
+    // Position of the first node whose name is greater than that of the last page's last node.
+    let after = after.map(|last| (&last.rank, fleet.nodes.count_up_to(&last.name)));
+    let is_natural = query.sort.is_natural();
+    Filter::new(query, now).visit(fleet, |position, node| {
         total = total.saturating_add(1);
-        // Agents may confirm nodes concurrently, so each sort key is read once.
-        let placed = RankedNode::new(node, query.sort.key, now);
-        let comes = after.is_none_or(|last| {
-            placed.compare(&last.rank, &last.name, query.sort.descending).is_gt()
-        });
-        // Nodes are stored by name, so nodes past the page only need to be counted.
-        let wanted = !query.sort.is_natural() || matching.len() <= query.limit;
-        if comes && wanted {
-            matching.push(placed);
+        // Nodes are visited by name, so nodes before and after the page only need to be counted.
+        let is_before = after.is_some_and(|(_, first)| position < first);
+        if is_natural && (is_before || matching.len() > query.limit) {
+            return;
         }
-    }
+        // Agents may confirm nodes concurrently, so each sort key is read once.
+        let ranked = RankedNode::new((position, node), query.sort.key, now);
+        if after.is_none_or(|last| ranked.compare(last, query.sort.descending).is_ge()) {
+            matching.push(ranked);
+        }
+    });
     let more = matching.len() > query.limit;
     order(&mut matching, query);
     let next = matching.last().filter(|_| more);
@@ -153,7 +153,7 @@ pub fn find(fleet: &Fleet, query: &Query, now: Moment) -> Page {
 /// Sorts `nodes` and keeps the first `limit`.
 fn order(nodes: &mut Vec<RankedNode<'_>>, query: &Query) {
     let compare = |a: &RankedNode<'_>, b: &RankedNode<'_>| {
-        a.compare(&b.rank, &b.node.name, query.sort.descending)
+        a.compare((&b.rank, b.position), query.sort.descending)
     };
     if !query.sort.is_natural() {
         if query.limit < nodes.len() {
@@ -165,15 +165,16 @@ fn order(nodes: &mut Vec<RankedNode<'_>>, query: &Query) {
     nodes.truncate(query.limit);
 }
 
-/// Node with its sort key.
+/// Node with its sort key, and its position in the order of names, which is compared faster than names.
 #[derive(Debug)]
 struct RankedNode<'a> {
     rank: Rank<'a>,
+    position: usize,
     node: &'a Arc<Node>,
 }
 
 impl<'a> RankedNode<'a> {
-    fn new(node: &'a Arc<Node>, key: SortKey, now: Moment) -> Self {
+    fn new((position, node): (usize, &'a Arc<Node>), key: SortKey, now: Moment) -> Self {
         let rank = match key {
             SortKey::Name => Rank::Text(node.name.as_str().into()),
             SortKey::State => {
@@ -199,14 +200,14 @@ impl<'a> RankedNode<'a> {
                 Rank::number(place.unwrap_or_default())
             }
         };
-        Self { rank, node }
+        Self { rank, position, node }
     }
 
-    /// Compares the node with the node `name` that has `rank`.
-    fn compare(&self, rank: &Rank<'_>, name: &NodeName, descending: bool) -> Ordering {
+    /// Compares the node with the node at `position` that has `rank`.
+    fn compare(&self, (rank, position): (&Rank<'_>, usize), descending: bool) -> Ordering {
         let by_rank = self.rank.cmp(rank);
         let by_rank = if descending { by_rank.reverse() } else { by_rank };
-        by_rank.then_with(|| self.node.name.cmp(name))
+        by_rank.then_with(|| self.position.cmp(&position))
     }
 }
 
@@ -214,20 +215,49 @@ impl<'a> RankedNode<'a> {
 struct Filter<'a> {
     query: &'a Query,
     now: Moment,
-    /// Result for the last label set, because nodes share label sets.
-    labels: Option<(*const LabelSet, bool)>,
+    /// Result for each label set, because nodes share label sets.
+    labels: BTreeMap<*const LabelSet, bool>,
+}
+
+/// Result of the filters that depend on the class of a node and on its staleness only.
+#[derive(Debug, Clone, Copy)]
+struct ClassMatch {
+    fresh: bool,
+    stale: bool,
+}
+
+impl ClassMatch {
+    fn matches(self, is_stale: impl FnOnce() -> bool) -> bool {
+        if self.fresh != self.stale && is_stale() { self.stale } else { self.fresh }
+    }
 }
 
 impl<'a> Filter<'a> {
     fn new(query: &'a Query, now: Moment) -> Self {
-        Self { query, now, labels: None }
+        Self { query, now, labels: BTreeMap::new() }
     }
 
-    /// Evaluates the cheap filters first.
-    fn matches(&mut self, node: &Node) -> bool {
-        // Every field is named, so that a new filter does not compile until it is applied.
+    /// Calls `act` with the position and the node of each match, in the order of names. Nodes are far apart in memory, so one is read only
+    /// if its class and staleness do not decide.
+    fn visit<'n>(&mut self, fleet: &'n Fleet, mut act: impl FnMut(usize, &'n Arc<Node>)) {
+        let mut position: usize = 0;
+        for chunk in fleet.nodes.chunks() {
+            let matches: Vec<ClassMatch> = chunk.classes().map(|one| self.class(one)).collect();
+            for one in chunk.nodes(self.now) {
+                let class = matches.get(one.class);
+                let is_match = class.is_some_and(|class| class.matches(|| one.is_stale(self.now)));
+                if is_match && self.accepts(one.node) {
+                    act(position, one.node);
+                }
+                position = position.saturating_add(1);
+            }
+        }
+    }
+
+    fn class(&self, class: &NodeClass) -> ClassMatch {
+        // Every field is named, so that a new filter does not compile until it is applied here or in `accepts`.
         let Query {
-            search,
+            search: _,
             types,
             states,
             problems,
@@ -239,38 +269,34 @@ impl<'a> Filter<'a> {
             limit: _,
             after: _,
         } = self.query;
-        let layout = node.summary.layout.as_ref();
-        let name = layout.and_then(|layout| layout.name.as_deref());
-        let stands = layout.and_then(|layout| layout.state.as_ref().map(Reported::as_str));
-        let has_type = |wanted: &Option<TypeName>| {
-            let mut all = node.summary.types.iter();
-            all.any(|one| one.type_name == *wanted)
+        let layout_state = class.layout_state.as_ref().map(Reported::as_str);
+        let has_layout = |wanted: &String| class.layout.as_ref() == Some(wanted);
+        let always = (sharing.is_empty() || sharing.contains(&class.sharing))
+            && (layout_states.is_empty() || layout_states.contains(&layout_state))
+            && (layouts.is_empty() || layouts.iter().any(has_layout))
+            && (types.is_empty() || types.iter().any(|wanted| class.types.contains(wanted)));
+        // Only nodes that need attention have problems.
+        let in_state = |state: NodeState| {
+            always
+                && (states.is_empty() || states.contains(&state))
+                && (problems.is_empty() || state.needs_attention())
         };
+        ClassMatch { fresh: in_state(class.state), stale: in_state(NodeState::Stale) }
+    }
+
+    /// Evaluates the filters that are not decided by the class.
+    fn accepts(&mut self, node: &Node) -> bool {
+        let Query { search, problems, selector, .. } = self.query;
         let is_wanted =
             |problem: &NodeProblem| problems.iter().any(|wanted| wanted == problem.reason);
-        (sharing.is_empty() || sharing.contains(&node.summary.sharing))
-            && (layout_states.is_empty() || layout_states.contains(&stands))
-            && (layouts.is_empty() || layouts.iter().any(|wanted| Some(wanted.as_str()) == name))
-            && (states.is_empty() || states.contains(&node.state(self.now)))
-            && (types.is_empty() || types.iter().any(has_type))
-            && (problems.is_empty() || node.problems(self.now).iter().any(is_wanted))
+        (problems.is_empty() || node.problems(self.now).iter().any(is_wanted))
             && search.as_ref().is_none_or(|part| node.name.as_str().contains(part.as_str()))
-            && self.selects(&node.labels)
+            && (selector.is_empty() || self.selects(&node.labels))
     }
 
     fn selects(&mut self, labels: &Arc<LabelSet>) -> bool {
-        if self.query.selector.is_empty() {
-            return true;
-        }
-        let here = Arc::as_ptr(labels);
-        if let Some((seen, selected)) = self.labels
-            && std::ptr::eq(seen, here)
-        {
-            return selected;
-        }
-        let selected = self.query.selector.matches(labels);
-        self.labels = Some((here, selected));
-        selected
+        let known = self.labels.entry(Arc::as_ptr(labels));
+        *known.or_insert_with(|| self.query.selector.matches(labels))
     }
 }
 

@@ -1,5 +1,7 @@
 //! Pagination compared with a naive model, on arbitrary fleets and while they change; and parsing of parameters.
 
+mod index;
+
 use std::time::Duration;
 
 use octavo_fleet::summary::{
