@@ -61,7 +61,7 @@ fn play(fleet: &mut Fleet, now: &mut Moment, drawn: &[Node], (number, step): &(u
         Step::Remove => drop(fleet.nodes.remove(&name(*number))),
         Step::Confirm => known.iter().for_each(|node| node.freshness.confirm(*now)),
         Step::Sweep => {
-            for node in known {
+            if let Some(node) = known {
                 let freshness = node.freshness.with_found_stale(node.freshness.is_stale(*now));
                 fleet.nodes.insert(Arc::new(Node { freshness, ..Node::clone(&node) }));
             }
