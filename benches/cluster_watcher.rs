@@ -81,7 +81,7 @@ async fn measure(pods: usize) {
     let (before, cpu) = (anonymous_mib(), cpu_ms());
     tokio::spawn(cluster_watcher.run());
     let is_complete = |cluster: &WatchedCluster| {
-        cluster.current_at.is_some() && cluster.snapshot.pods.len() == pods
+        cluster.current_at.is_some() && cluster.snapshot.pods().len() == pods
     };
     snapshots.wait_for(|cluster| is_complete(cluster)).await.unwrap();
     let cpu = cpu_ms() - cpu;

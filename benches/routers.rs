@@ -173,7 +173,7 @@ async fn churn(cluster: watch::Sender<Arc<WatchedCluster>>) {
         for _ in 0..CHANGED_PODS {
             number += 1;
             let pod = pod(number * 7919 % PODS, number);
-            snapshot.pods.insert(Arc::new(pod.key.clone()), Arc::new(pod));
+            snapshot.insert_pod(Arc::new(pod));
         }
         cluster.send_replace(Arc::new(WatchedCluster {
             snapshot: Arc::new(snapshot),

@@ -162,7 +162,7 @@ impl<'a> Planning<'a> {
         requests: &[Request<'a>],
     ) -> Self {
         let mut bound: BTreeMap<&str, Vec<&ClusterPod>> = BTreeMap::new();
-        for pod in snapshot.pods.values() {
+        for pod in snapshot.pods().values() {
             let mut resources = pod.requirements.amounts.accelerators();
             if let Some(node) = pod.holding_node()
                 && resources.any(|(resource, _)| is_instance(resource))

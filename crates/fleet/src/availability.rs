@@ -17,6 +17,8 @@ mod demand;
 mod document;
 mod ended_holdings;
 mod history;
+mod node_cache;
+mod node_rows;
 mod pending;
 mod potential;
 mod row;
@@ -28,14 +30,16 @@ mod unit_type;
 #[cfg(test)]
 mod tests;
 
-pub use self::agent_units::{AgentReport, AgentUnits, UnitCounts};
+pub use self::agent_units::{AgentReport, AgentUnits, UnitCounts, has_same_allocations};
 pub use self::count::{AgentNode, Availability, CountBasis, HoldingTimes, MAX_ROWS, count};
 pub use self::demand::{Demand, MAX_DEMANDS, Obstacle, Obstacles};
 pub use self::document::{AvailabilityList, AvailabilityRow, UnusableUnits, WaitBasis, WaitReport};
 pub use self::ended_holdings::{EndedHolding, HoldingEvent, HoldingObserver};
 pub use self::history::HoldingHistory;
+pub use self::node_cache::CountCache;
+pub use self::node_rows::NodeRows;
 pub use self::potential::{Fragmentation, FragmentedDevice, PotentialCache};
-pub use self::row::{NodeShare, Pending, Row, RowKey, UnavailableUnits, Unknown, Wait};
+pub use self::row::{Pending, Row, RowKey, UnavailableUnits, Unknown, Wait};
 pub use self::shape::{DeviceResource, Shape, UnknownShape};
 pub use self::unavailable::UnavailableReason;
-pub use self::unit_type::{TypeResolver, UnitType};
+pub use self::unit_type::UnitType;

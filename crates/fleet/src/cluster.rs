@@ -4,6 +4,7 @@
 //! that a selector matches; `octavo_kube` fills it from the API server.
 
 mod amounts;
+mod node_pods;
 mod placement;
 mod quantity;
 mod selector;
@@ -11,6 +12,7 @@ mod snapshot;
 mod taint;
 
 pub use self::amounts::Amounts;
+pub use self::node_pods::NodePods;
 pub use self::placement::{PlacementObstacle, free_slots, placement_obstacle};
 pub use self::quantity::{Quantity, QuantityError};
 pub use self::selector::{Affinity, Operator, Requirement, Selector, Term};

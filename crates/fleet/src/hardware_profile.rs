@@ -36,7 +36,7 @@ pub use self::node_types::{
     DevicesByType, LabeledDevices, counts_partitions, devices_from_labels, labeled_devices,
     selecting_label,
 };
-pub use self::placement::{Cluster, NodeCapacity, PlacementTarget, ProfilePlacement, placements};
+pub use self::placement::{NodeCapacity, PlacementTarget, ProfilePlacement, placements};
 pub use self::specs::Specs;
 pub use self::user_changes::{CountError, CountField, CountOverride, CountProblem, CountsError};
 use crate::cluster::{Amounts, PodRequirements, Quantity, Selector, Toleration};

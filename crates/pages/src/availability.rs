@@ -354,7 +354,7 @@ fn placements(type_name: &str, rows: &[Row]) -> Vec<Placement> {
 }
 
 /// Adds the devices of a type whose idle instances prevent a larger one.
-fn list_fragmented(part: &mut TypePart, all: &[(Arc<str>, FragmentedDevice)]) {
+fn list_fragmented(part: &mut TypePart, all: &[(Arc<str>, Arc<FragmentedDevice>)]) {
     let is_of_type = |device: &FragmentedDevice| {
         device.type_name.as_ref().is_some_and(|name| name.as_str() == part.name)
     };

@@ -1,34 +1,33 @@
 //! Capacity per type, counted on demand and cached until agents or the cluster report a change.
 //!
-//! A count visits all nodes and pods, so it runs on a blocking thread, one at a time. Concurrent requests receive the
-//! previous count or, if that one is too old, wait. Agents' reports are never delayed. Used by the REST API, the pages
-//! and the metrics.
+//! A count visits all nodes, so it runs on a blocking thread, one at a time. Concurrent requests receive the previous
+//! count; if that one is older than a few seconds, they first wait a moment for the new one. The response contains the
+//! age of the count. Agents' reports are never delayed. Used by the REST API, the pages and the metrics.
 
 mod holders;
 mod query;
+mod seen_agents;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use octavo_fleet::availability::{
-    AgentNode, AgentReport, AgentUnits, Availability, AvailabilityList, AvailabilityRow,
-    HoldingEvent, HoldingHistory, HoldingTimes, PotentialCache, TypeResolver, Wait, WaitBasis,
-    WaitReport, count,
+    Availability, AvailabilityList, AvailabilityRow, CountCache, HoldingEvent, HoldingHistory,
+    HoldingTimes, Wait, WaitBasis, WaitReport, count,
 };
 use octavo_fleet::cluster::PodKey;
 use octavo_kube::cluster::WatchedCluster;
 use octavo_model::API_VERSION;
 use octavo_model::accelerators::Catalog;
-use octavo_model::id::NodeName;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
 pub use self::query::AvailabilityQuery;
+use self::seen_agents::SeenAgents;
 use super::clock::{Clock, Moment};
 use super::cluster_nodes::STALE_AFTER;
-use super::fleet::{Fleet, Node};
+use super::fleet::Fleet;
 use super::stale_while_revalidate::{Cached, Freshness, StaleWhileRevalidate};
 use super::view::FleetView;
 
@@ -37,7 +36,7 @@ pub const CLUSTER_UNREADABLE: &str = "the nodes and pods of the cluster cannot b
 
 /// Minimum interval between counts while the fleet changes all the time; requests within it receive the previous count.
 const PAUSE: Duration = Duration::from_secs(1);
-/// Maximum age of a count that is returned while a new one runs.
+/// Maximum age of a count that is returned without waiting for the new one.
 const MEANWHILE: Duration = Duration::from_secs(3);
 
 /// Counts capacity for all callers. Cheap to clone.
@@ -68,7 +67,7 @@ impl AvailabilityCount {
     /// Start time of a pod in seconds since 1970, as the kubelet reported it; `None` if it is unknown.
     pub fn pod_started_at(&self, namespace: &str, name: &str) -> Option<i64> {
         let key = PodKey { namespace: namespace.to_owned(), name: name.to_owned() };
-        self.watched.as_ref()?.snapshot.pods.get(&key)?.started_at
+        self.watched.as_ref()?.snapshot.pods().get(&key)?.started_at
     }
 }
 
@@ -86,10 +85,8 @@ pub struct Age {
 /// State retained between counts.
 #[derive(Debug)]
 struct CountState {
-    names: TypeResolver,
-    known: PotentialCache,
-    fleet: Fleet,
-    seen: BTreeMap<NodeName, AgentUnits>,
+    cache: CountCache,
+    agents: SeenAgents,
     history: HoldingHistory,
     completed_intervals: mpsc::Receiver<Vec<HoldingEvent>>,
 }
@@ -99,10 +96,8 @@ impl Counter {
     pub fn new(view: FleetView, cluster: Option<watch::Receiver<Arc<WatchedCluster>>>) -> Self {
         let (completed_intervals, to_learn) = holders::channel();
         let work = CountState {
-            names: TypeResolver::new(Catalog::built_in()),
-            known: PotentialCache::default(),
-            fleet: Fleet::default(),
-            seen: BTreeMap::new(),
+            cache: CountCache::new(Catalog::built_in()),
+            agents: SeenAgents::default(),
             history: HoldingHistory::default(),
             completed_intervals: to_learn,
         };
@@ -125,7 +120,8 @@ impl Counter {
         self.cluster.is_some()
     }
 
-    /// Returns the current count or a recent one; `None` only if counting panics.
+    /// Returns the current count, or an earlier one if the current one takes longer than a moment; `None` only if
+    /// counting panics.
     pub async fn current(&self) -> Option<AvailabilityCount> {
         self.count_if(|last| self.freshness(last)).await
     }
@@ -225,7 +221,7 @@ impl Counter {
         } else if age < MEANWHILE {
             Freshness::Stale
         } else {
-            Freshness::Expired
+            Freshness::Overdue
         }
     }
 
@@ -256,56 +252,19 @@ impl CountState {
         (now, seconds): (Moment, i64),
         watched: Option<&WatchedCluster>,
     ) -> Availability {
-        self.decode_changes(fleet);
+        self.agents.update(fleet);
         while let Ok(look) = self.completed_intervals.try_recv() {
             for shown in look {
                 self.history.record(shown);
             }
         }
-        let nodes = self.fleet.nodes.iter();
-        let agents: Vec<AgentNode<'_>> = nodes
-            .filter_map(|node| {
-                Some(AgentNode {
-                    name: node.name.as_str(),
-                    seen: self.seen.get(&node.name)?,
-                    is_stale: node.freshness.is_stale(now),
-                    is_changing: is_applying_layout(node),
-                })
-            })
-            .collect();
+        let agents = self.agents.at(now);
         // An empty snapshot of a cluster that was never read does not mean an empty cluster.
         let snapshot = watched.filter(|watched| watched.current_at.is_some());
         let snapshot = snapshot.map(|watched| watched.snapshot.as_ref());
         let past = HoldingTimes { history: &mut self.history, now: seconds };
-        count(&agents, snapshot, &mut self.names, Some(past))
+        count(&agents, snapshot, &mut self.cache, Some(past))
     }
-
-    /// Decodes what agents reported since the previous count.
-    fn decode_changes(&mut self, fleet: Fleet) {
-        let difference = fleet.since(&self.fleet);
-        for node in difference.removed {
-            self.seen.remove(&node.name);
-        }
-        for node in difference.changed {
-            let before = self.fleet.nodes.get(&node.name);
-            if before.is_some_and(|before| before.parts == node.parts) {
-                continue;
-            }
-            // The store decoded the parts before it accepted them.
-            if let Ok(status) = node.status() {
-                let reported =
-                    AgentReport { usage: status.usage.as_ref(), sharing: status.sharing.as_ref() };
-                let seen = AgentUnits::from_inventory(&status.inventory, reported, &mut self.known);
-                self.seen.insert(node.name.clone(), seen);
-            }
-        }
-        self.fleet = fleet;
-    }
-}
-
-/// Returns whether the agent is applying a layout now.
-fn is_applying_layout(node: &Node) -> bool {
-    node.summary.layout.as_ref().is_some_and(|layout| layout.is_changing)
 }
 
 /// Converts a wait to its document. Omits times outside the supported range.

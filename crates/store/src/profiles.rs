@@ -349,13 +349,8 @@ impl ProfileInputs {
         let queues = self.known.as_ref().map_or(&nothing, |known| &known.queues);
         let snapshot = self.snapshot.as_deref();
         let of_nodes = snapshot.map(|snapshot| types(&self.fleet, snapshot, &catalog));
-        let holds = snapshot.map(ClusterSnapshot::held);
-        let around = match (snapshot, &holds, &of_nodes) {
-            (Some(snapshot), Some(holds), Some(types)) => {
-                Some(ClusterContext { snapshot, holds, types })
-            }
-            _ => None,
-        };
+        let around = snapshot.zip(of_nodes.as_ref());
+        let around = around.map(|(snapshot, types)| ClusterContext { snapshot, types });
         let profiles = self.profiles().into_iter().map(|profile| {
             let (reach, findings) = check_profile(profile, around, queues);
             // Memory reported by drivers takes precedence over the catalog's.

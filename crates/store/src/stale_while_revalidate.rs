@@ -1,15 +1,17 @@
 //! Stale-while-revalidate cache for values that are slow to compute.
 //!
 //! One computation runs at a time, on a blocking thread. Concurrent requests, including the one that started the
-//! computation, receive the previous value or, if that one is too old, wait for the result.
+//! computation, receive the previous value or, if that one is too old, wait for the result for a limited time or until
+//! it is there.
 //!
 //! moka and `quick_cache` never return an expired value while a new one is computed.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::{Mutex, OwnedMutexGuard, watch};
 use tokio::task::{JoinError, JoinHandle, spawn_blocking};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 /// Cached value, and the lock for recomputing it. The lock guards the state that is retained between computations.
 /// Clones share the cache.
@@ -35,16 +37,22 @@ pub(super) enum Freshness {
     Fresh,
     /// Returned while a new value is computed.
     Stale,
+    /// Returned if a new value is not there after [`MAX_WAIT`].
+    Overdue,
     /// Not returned.
     Expired,
 }
 
+/// Time for which a request waits for a new value instead of an overdue one: short enough for a page, and longer than most
+/// computations.
+pub(super) const MAX_WAIT: Duration = Duration::from_millis(200);
+
 impl Freshness {
-    /// Treats a stale value as expired, for callers that wait for a fresh value.
+    /// Treats any older value as expired, for callers that wait for a fresh value.
     pub(super) fn require_fresh(self) -> Self {
         match self {
             Self::Fresh => Self::Fresh,
-            Self::Stale | Self::Expired => Self::Expired,
+            Self::Stale | Self::Overdue | Self::Expired => Self::Expired,
         }
     }
 }
@@ -76,25 +84,32 @@ impl<T: Clone + Send + Sync + 'static, W: Send + 'static> StaleWhileRevalidate<T
         fit: impl Fn(&Cached<T>) -> Freshness,
         compute: impl FnOnce(&mut W, Option<T>) -> T + Send + 'static,
     ) -> Result<T, JoinError> {
-        let fitting = |wanted: &[Freshness]| self.last(|last| wanted.contains(&fit(last)));
-        if let Some(made) = fitting(&[Freshness::Fresh]) {
+        let fitting = |wanted: Freshness| self.last(|last| fit(last) == wanted);
+        if let Some(made) = fitting(Freshness::Fresh) {
             return Ok(made);
         }
-        let before = fitting(&[Freshness::Stale]);
-        let work = Arc::clone(&self.state);
-        let work = match (work.try_lock_owned(), &before) {
-            (Ok(work), _) => work,
-            (Err(_already_computing), Some(before)) => return Ok(before.clone()),
-            (Err(_already_computing), None) => Arc::clone(&self.state).lock_owned().await,
+        if let Some(before) = fitting(Freshness::Stale) {
+            let Ok(work) = Arc::clone(&self.state).try_lock_owned() else {
+                return Ok(before);
+            };
+            // Another task may have computed it in the meantime.
+            return Ok(fitting(Freshness::Fresh).unwrap_or_else(|| {
+                drop(self.spawn_compute(work, compute));
+                before
+            }));
+        }
+        let overdue = fitting(Freshness::Overdue);
+        let computing = async {
+            let work = Arc::clone(&self.state).lock_owned().await;
+            // Another task may have computed it in the meantime.
+            match fitting(Freshness::Fresh) {
+                Some(made) => Ok(made),
+                None => self.spawn_compute(work, compute).await,
+            }
         };
-        // Another task may have computed it in the meantime.
-        if let Some(made) = fitting(&[Freshness::Fresh]) {
-            return Ok(made);
-        }
-        let making = self.spawn_compute(work, compute);
-        match before {
-            Some(before) => Ok(before),
-            None => making.await,
+        match overdue {
+            Some(before) => timeout(MAX_WAIT, computing).await.unwrap_or(Ok(before)),
+            None => computing.await,
         }
     }
 
@@ -104,7 +119,6 @@ impl<T: Clone + Send + Sync + 'static, W: Send + 'static> StaleWhileRevalidate<T
         compute: impl FnOnce(&mut W, Option<T>) -> T + Send + 'static,
     ) -> JoinHandle<T> {
         let last = Arc::clone(&self.last);
-        // The value is cached even if no request waits for it any more.
         spawn_blocking(move || {
             let before = last.borrow().as_ref().map(|last| last.value.clone());
             let made = compute(&mut work, before);
@@ -123,10 +137,6 @@ impl<T: Clone + Send + Sync + 'static, W: Send + 'static> StaleWhileRevalidate<T
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
-    use tokio::time::timeout;
-
     use super::*;
 
     /// Requests a value of at least `current`; accepts one of at least `meanwhile` while a new one is computed.
@@ -141,6 +151,12 @@ mod tests {
             _ => Freshness::Expired,
         };
         cache.current(fit, move |(), _| current).await
+    }
+
+    /// Polls the request once.
+    fn is_pending(request: &mut (impl Future + Unpin)) -> bool {
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        std::pin::Pin::new(request).poll(&mut context).is_pending()
     }
 
     async fn is_waiting(asking: impl Future) -> bool {
@@ -174,6 +190,44 @@ mod tests {
         assert!(is_waiting(&mut waits).await);
         drop(work);
         assert_eq!(waits.await.unwrap(), 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn overdue_value_is_returned_if_a_new_one_takes_too_long() {
+        let cache: StaleWhileRevalidate<u64> = StaleWhileRevalidate::default();
+        assert_eq!(ask(&cache, 1, 1).await.unwrap(), 1);
+        let request = async |value: u64| {
+            let fit = |last: &Cached<u64>| match last.value {
+                made if made == value => Freshness::Fresh,
+                _ => Freshness::Overdue,
+            };
+            cache.current(fit, move |(), _| value).await.unwrap()
+        };
+        assert_eq!(request(2).await, 2);
+        let work = Arc::clone(&cache.state).lock_owned().await;
+        let start = Instant::now();
+        assert_eq!(request(3).await, 2);
+        assert_eq!(start.elapsed().as_millis(), MAX_WAIT.as_millis());
+        drop(work);
+        assert_eq!(request(3).await, 3);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn overdue_value_is_computed_after_its_request_has_returned() {
+        let cache: StaleWhileRevalidate<u64> = StaleWhileRevalidate::default();
+        assert_eq!(ask(&cache, 1, 1).await.unwrap(), 1);
+        let (finish, finished) = std::sync::mpsc::channel::<()>();
+        let compute = move |(): &mut (), _| {
+            let _closed = finished.recv();
+            2
+        };
+        // The clock stands still while a blocking thread works, so the request is dropped instead of timed out.
+        let mut request = Box::pin(cache.current(|_| Freshness::Overdue, compute));
+        assert!(is_pending(&mut request));
+        drop(request);
+        drop(finish);
+        drop(cache.state.lock().await);
+        assert_eq!(cache.last(|_| true), Some(2));
     }
 
     #[tokio::test(start_paused = true)]

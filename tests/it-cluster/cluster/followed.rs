@@ -81,7 +81,7 @@ async fn refused_or_broken_cluster_watches_are_reported_until_they_recover() {
     let is_received = |all: &WatchedCluster| all.error.is_none() && all.current_at.is_some();
     let all =
         await_cluster(&mut snapshots, "an authorized client receives data", is_received).await;
-    let one = &all.snapshot.pods[&key(&namespace, "one")];
+    let one = &all.snapshot.pods()[&key(&namespace, "one")];
     assert_eq!((one.phase, one.holding_node()), (Phase::Bound, Some(node.name())));
     assert_eq!(one.requirements.amounts, Amounts::default().with("nvidia.com/gpu", 2));
     assert_eq!(all.snapshot.nodes[node.name()].readiness, Readiness::Ready);
@@ -100,7 +100,7 @@ async fn refused_or_broken_cluster_watches_are_reported_until_they_recover() {
     let late = pod(&namespace, "late", &json!({}));
     api.create(&late);
     let is_back = |all: &WatchedCluster| {
-        all.error.is_none() && all.snapshot.pods.contains_key(&key(&namespace, "late"))
+        all.error.is_none() && all.snapshot.pods().contains_key(&key(&namespace, "late"))
     };
     let back = await_cluster(&mut snapshots, "it is back", is_back).await;
     assert!(back.current_at > before.current_at);
@@ -124,8 +124,8 @@ async fn changes_are_observed(
     api.create(&pod(namespace, "gated", &gates));
     let ends = json!({"nodeName": node, "activeDeadlineSeconds": 600});
     api.create(&pod(namespace, "ends", &ends));
-    let all = await_cluster(snapshots, "pods come", |all| all.snapshot.pods.len() == 4).await;
-    let of = |name| &all.snapshot.pods[&key(namespace, name)];
+    let all = await_cluster(snapshots, "pods come", |all| all.snapshot.pods().len() == 4).await;
+    let of = |name| &all.snapshot.pods()[&key(namespace, name)];
     assert!(of("waits").is_pending() && of("waits").requirements.selector["pool"] == "training");
     assert_eq!((of("gated").phase, of("gated").until), (Phase::Gated, None));
     assert!(of("ends").until.unwrap() > 1_767_225_600, "{:?}", of("ends"));
@@ -137,7 +137,7 @@ async fn changes_are_observed(
     let other = api.node("other");
     let name = other.name().to_owned();
     let is_other = |all: &WatchedCluster| {
-        all.snapshot.pods.len() == 2 && all.snapshot.nodes.contains_key(&name)
+        all.snapshot.pods().len() == 2 && all.snapshot.nodes.contains_key(&name)
     };
     await_cluster(snapshots, "what ended or was deleted is gone", is_other).await;
     drop(other);

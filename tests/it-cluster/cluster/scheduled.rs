@@ -125,7 +125,7 @@ impl Fleet<'_> {
         let key = |name: &str| PodKey { namespace: self.namespace.clone(), name: name.to_owned() };
         let first = key(&pattern);
         let mut snapshots = self.snapshots.clone();
-        let is_there = |all: &WatchedCluster| all.snapshot.pods.contains_key(&first);
+        let is_there = |all: &WatchedCluster| all.snapshot.pods().contains_key(&first);
         let all = await_cluster(&mut snapshots, &what, is_there).await;
         let count = free(&all.snapshot, &first);
         assert!(count < 200, "{what}: {count} are too many to try");
@@ -137,7 +137,7 @@ impl Fleet<'_> {
         let bound = format!("{what}: {count} are bound");
         let expected: Vec<PodKey> = names.iter().map(|name| key(name)).collect();
         await_cluster(&mut snapshots, &bound, |all| {
-            let pod = |key| all.snapshot.pods.get(key);
+            let pod = |key| all.snapshot.pods().get(key);
             let is_bound = |key| pod(key).is_some_and(|pod| pod.holding_node().is_some());
             expected.iter().all(is_bound)
         })
@@ -178,7 +178,7 @@ impl Fleet<'_> {
 /// The number of such pods that fit, over all nodes.
 fn free(snapshot: &ClusterSnapshot, pattern: &PodKey) -> u64 {
     let held = snapshot.held();
-    let wants = &snapshot.pods[pattern].requirements;
+    let wants = &snapshot.pods()[pattern].requirements;
     let of = snapshot.nodes.values().map(|node| {
         let none = Amounts::default();
         free_slots(wants, node, held.get(node.name.as_str()).unwrap_or(&none))

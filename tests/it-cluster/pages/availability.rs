@@ -35,10 +35,7 @@ fn snapshot() -> ClusterSnapshot {
     }
     nodes[1].is_cordoned = true;
     let pods = [pod("has", 8, Some("busy")), pod("waits-1", 1, None), pod("waits-4", 4, None)];
-    ClusterSnapshot {
-        nodes: nodes.into_iter().map(|node| (node.name.clone(), Arc::new(node))).collect(),
-        pods: pods.into_iter().map(|pod| (Arc::new(pod.key.clone()), Arc::new(pod))).collect(),
-    }
+    ClusterSnapshot::new(nodes, pods)
 }
 
 #[tokio::test]

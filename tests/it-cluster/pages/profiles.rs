@@ -79,7 +79,7 @@ pub(super) fn cluster_of(site: &Site, profiles: Vec<HardwareProfile>) {
         node("strangers", "unknown"),
     ];
     let nodes = nodes.map(|node| (node.name.clone(), Arc::new(node)));
-    let snapshot = ClusterSnapshot { nodes: nodes.into_iter().collect(), pods: BTreeMap::new() };
+    let snapshot = ClusterSnapshot::with_nodes(nodes.into_iter().collect());
     site.follow(snapshot, profiles);
 }
 

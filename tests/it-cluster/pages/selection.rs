@@ -200,7 +200,7 @@ async fn ac_002_profile_is_created_from_a_thousand_nodes_with_long_names() {
     let of = |names: &[String]| {
         let nodes = names.iter().map(|name| node(name, "nvidia-t4-16gb"));
         let nodes = nodes.map(|node| (node.name.clone(), Arc::new(node)));
-        ClusterSnapshot { nodes: nodes.collect(), pods: BTreeMap::new() }
+        ClusterSnapshot::with_nodes(nodes.collect())
     };
     site.follow(of(&names), Vec::new());
     browse(&site.url.clone(), Start::default(), async move |page| {

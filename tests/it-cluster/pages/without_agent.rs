@@ -26,7 +26,7 @@ async fn site() -> Site {
     cpu.allocatable = cpu.capacity.clone();
     nodes.push(cpu);
     let nodes = nodes.into_iter().map(|node| (node.name.clone(), Arc::new(node)));
-    let snapshot = ClusterSnapshot { nodes: nodes.collect(), ..ClusterSnapshot::default() };
+    let snapshot = ClusterSnapshot::with_nodes(nodes.collect());
     site.follow(snapshot, Vec::new());
     site
 }

@@ -136,7 +136,7 @@ impl<'a> Planning<'a> {
         instances.find(|one| one.place == place && one.user == Some(User::Workload))?;
         let profile = geometry.profiles().get(place.profile)?;
         let key = node.observed.only_user(&device.pci, profile.id, place.placement)?;
-        let pod = self.snapshot.pods.get(&key)?;
+        let pod = self.snapshot.pods().get(&key)?;
         let mut amounts = pod.requirements.amounts.accelerators();
         let is_single = amounts.next() == Some((ResourceName::mig(&profile.name).as_str(), 1))
             && amounts.next().is_none();

@@ -28,7 +28,7 @@ pub(super) struct Request<'a> {
 
 /// Returns whether any pod waits for MIG instances.
 pub fn has_requests(snapshot: &ClusterSnapshot) -> bool {
-    snapshot.pods.values().any(|pod| Request::new(pod, 0).is_some())
+    snapshot.pods().values().any(|pod| Request::new(pod, 0).is_some())
 }
 
 /// Returns whether a resource is that of MIG instances which are not shared.
@@ -70,7 +70,7 @@ fn limit_by_namespace<'r, 'a>(all: Vec<&'r Request<'a>>) -> Vec<&'r Request<'a>>
 impl<'a> Request<'a> {
     /// The requests of all pending pods that are old enough, and the number of younger pods.
     pub(super) fn all(snapshot: &'a ClusterSnapshot, now: i64) -> (Vec<Self>, usize) {
-        let pods = snapshot.pods.values().filter_map(|pod| Request::new(pod, now));
+        let pods = snapshot.pods().values().filter_map(|pod| Request::new(pod, now));
         let (all, recent): (Vec<Self>, Vec<Self>) =
             pods.partition(|pod| pod.age.is_none_or(|age| age >= MIN_AGE_SECONDS));
         (all, recent.len())

@@ -25,7 +25,7 @@ pub struct AgentUnits {
     /// Devices that could be repartitioned: groups of identical devices with their count.
     pub(super) idle: Vec<(Option<TypeName>, Arc<IdleDevice>, u32)>,
     /// Devices whose idle instances prevent a larger one, in the order of the inventory.
-    pub fragmented: Vec<FragmentedDevice>,
+    pub fragmented: Vec<Arc<FragmentedDevice>>,
     /// True if the agent allocates the devices to resource claims. The resources are then names of device classes.
     pub serves_claims: bool,
 }
@@ -91,6 +91,27 @@ pub struct AgentReport<'a> {
     pub sharing: Option<&'a SharingStatus>,
 }
 
+/// Returns `true` if both reports allocate the same units to the same holders, so that the same inventory has the same
+/// units. Nothing else of the usage affects units.
+pub fn has_same_allocations(one: Option<&Usage>, other: Option<&Usage>) -> bool {
+    match (one, other) {
+        (Some(one), Some(other)) => allocated_ids(one).eq(allocated_ids(other)),
+        (None, None) => true,
+        (Some(_), None) | (None, Some(_)) => false,
+    }
+}
+
+/// UUIDs of allocated units, with their allocated ids.
+fn allocated_ids(usage: &Usage) -> impl Iterator<Item = (&str, HeldId<'_>)> {
+    let units = usage.devices.iter().flat_map(|device| &device.units);
+    units.flat_map(|unit| {
+        unit.tenants.iter().flat_map(move |tenant| {
+            let claim = tenant.namespace.as_deref().zip(tenant.claim.as_deref());
+            tenant.ids.iter().map(move |id| (unit.uuid.as_str(), (claim, id)))
+        })
+    })
+}
+
 /// Allocations of each device or partition, and which of them are time-sliced; by UUID.
 #[derive(Debug, Default)]
 struct Allocations<'a> {
@@ -142,11 +163,11 @@ impl AgentUnits {
                 free.and_then(|device| Some((device.pci, potential_of(device, &held, known)?)));
             if let Some((pci, idle)) = idle {
                 seen.fragmented.extend(idle.fragmentation.clone().map(|fragmentation| {
-                    FragmentedDevice {
+                    Arc::new(FragmentedDevice {
                         device: PlanFormatter::new(inventory, pci).device(pci),
                         type_name: summary.type_name.clone(),
                         fragmentation,
-                    }
+                    })
                 }));
                 seen.add_idle_device(summary.type_name.as_ref(), idle);
             }
@@ -218,14 +239,8 @@ impl<'a> Allocations<'a> {
         let serves_claims = reported.sharing.is_some_and(is_dra);
         let is_use_unknown = serves_claims && reported.usage.is_none();
         let mut all = Self { serves_claims, is_use_unknown, ..Self::default() };
-        let devices = reported.usage.into_iter().flat_map(|usage| &usage.devices);
-        for unit in devices.flat_map(|device| &device.units) {
-            for tenant in &unit.tenants {
-                let claim = tenant.namespace.as_deref().zip(tenant.claim.as_deref());
-                for id in &tenant.ids {
-                    all.held.entry(unit.uuid.as_str()).or_default().insert((claim, id));
-                }
-            }
+        for (uuid, id) in reported.usage.into_iter().flat_map(allocated_ids) {
+            all.held.entry(uuid).or_default().insert(id);
         }
         let units = reported.sharing.into_iter().flat_map(SharingStatus::applied_units);
         let sliced =

@@ -91,16 +91,12 @@ impl Obstacle {
 }
 
 /// Groups the pending pods. Returns at most [`MAX_DEMANDS`] groups, and the number of pods that are in none.
-pub(super) fn demands(
-    members: &RowNodes<'_>,
-    snapshot: &ClusterSnapshot,
-    held: &BTreeMap<&str, Amounts>,
-) -> (Vec<Demand>, u64) {
+pub(super) fn demands(members: &RowNodes<'_>, snapshot: &ClusterSnapshot) -> (Vec<Demand>, u64) {
     let mut requests: BTreeMap<&PodRequirements, BTreeMap<&str, u64>> = BTreeMap::new();
-    for (key, pod) in snapshot.pods.iter().filter(|(_, pod)| pod.is_pending()) {
+    for pod in snapshot.pending_pods() {
         if pod.requirements.amounts.accelerators().next().is_some() {
             let pods = requests.entry(&pod.requirements).or_default();
-            let pods = pods.entry(key.namespace.as_str()).or_default();
+            let pods = pods.entry(pod.key.namespace.as_str()).or_default();
             *pods = pods.saturating_add(1);
         }
     }
@@ -117,7 +113,7 @@ pub(super) fn demands(
     for (place, (_, wants, namespaces)) in requests.into_iter().enumerate() {
         for (number, (resource, each)) in wants.amounts.accelerators().enumerate() {
             let (key, obstacles) = if place < MAX_EXPLAINED {
-                let obstacles = obstacles(wants, members_with(members, resource), held);
+                let obstacles = obstacles(wants, members_with(members, resource), snapshot);
                 (requested(wants, resource, members), Some(obstacles))
             } else {
                 (requested_key(wants, resource), None)
@@ -170,11 +166,11 @@ fn members_with<'a, 'b>(
 fn obstacles<'a>(
     wants: &PodRequirements,
     nodes: impl Iterator<Item = &'a ClusterNode>,
-    held: &BTreeMap<&str, Amounts>,
+    snapshot: &ClusterSnapshot,
 ) -> Obstacles {
     let mut found = Obstacles::new();
     for node in nodes {
-        let count = found.entry(obstacle(wants, node, held.get(node.name.as_str()))).or_default();
+        let count = found.entry(obstacle(wants, node, snapshot.held_on(&node.name))).or_default();
         *count = count.saturating_add(1);
     }
     found
@@ -214,7 +210,7 @@ fn requested(wants: &PodRequirements, resource: &str, members: &RowNodes<'_>) ->
     let rows = members.iter().filter(|(key, _)| key.resource == resource);
     let mut selected = rows.filter(|(_, nodes)| nodes.iter().any(|node| matches_node(wants, node)));
     match (selected.next(), selected.next()) {
-        (Some((key, _)), None) => key.clone(),
+        (Some((key, _)), None) => (*key).clone(),
         (None, _) => requested_key(wants, resource),
         (Some(_), Some(_)) => RowKey { kind: UnitType::Unknown, ..requested_key(wants, resource) },
     }

@@ -58,10 +58,13 @@ impl HoldingObserver {
             return Vec::new();
         }
         let mut shown = Vec::new();
-        let mut after = snapshot.pods.iter().peekable();
-        for (key, pod) in &before.pods {
-            while after.next_if(|(other, _)| *other < key).is_some() {}
-            let same = after.next_if(|(other, _)| *other == key);
+        let mut after = snapshot.pods().iter().peekable();
+        for (key, pod) in before.pods() {
+            // Snapshots share the keys, and reading the key of each pod would take most of the time.
+            let same = after.next_if(|(other, _)| Arc::ptr_eq(other, key)).or_else(|| {
+                while after.next_if(|(other, _)| *other < key).is_some() {}
+                after.next_if(|(other, _)| *other == key)
+            });
             let goes_on = same.is_some_and(|(_, now)| is_same_holding(pod, now));
             let began = pod.started_at.filter(|began| !goes_on && *began < now);
             if let Some(began) = began {

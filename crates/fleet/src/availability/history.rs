@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::ended_holdings::{EndedHolding, HoldingEvent};
-use super::row::{MIN_ENDS, RowKey, RowNodes, Unknown};
+use super::row::{MIN_ENDS, RowKey, Unknown};
 use super::shape::Shape;
 use super::survival::{CumulativeHazard, HoldingInterval, Quantile};
 use super::unit_type::TypeResolver;
@@ -58,21 +58,19 @@ impl HoldingHistory {
         }
     }
 
-    /// Classifies recorded observations by `members`, the nodes of each row. For a node that no longer exists the
-    /// type comes from its labels.
-    pub(super) fn classify(&mut self, members: &RowNodes<'_>, names: &mut TypeResolver) {
+    /// Classifies recorded observations by `row_key`, the row of a resource on a node. For a node that no longer exists
+    /// the type comes from its labels.
+    pub(super) fn classify<'a>(
+        &mut self,
+        row_key: impl Fn(&str, &str) -> Option<&'a RowKey>,
+        names: &mut TypeResolver,
+    ) {
         let unplaced = std::mem::take(&mut self.unclassified);
         let Some(since) = self.since.filter(|_| !unplaced.is_empty()) else {
             return;
         };
-        let mut places: BTreeMap<(&str, &str), &RowKey> = BTreeMap::new();
-        for (key, nodes) in members {
-            let nodes = nodes.iter().map(|node| node.name.as_str());
-            places.extend(nodes.map(|node| ((node, key.resource.as_str()), key)));
-        }
         for left in unplaced {
-            let place = (left.node.name.as_str(), left.resource.as_str());
-            let key = places.get(&place).map(|key| (*key).clone());
+            let key = row_key(&left.node.name, &left.resource).cloned();
             let key = key.unwrap_or_else(|| {
                 let product = left.node.label(NVIDIA_PRODUCT_LABEL);
                 let shape = Shape::from_resource(&left.resource, product);
@@ -229,7 +227,7 @@ mod tests {
             history.record(shown);
         }
         let mut names = TypeResolver::new(Catalog::built_in());
-        history.classify(&RowNodes::new(), &mut names);
+        history.classify(|_, _| None, &mut names);
         history
     }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::history::{HolderWorkload, HolderWorkloads, WaitEstimate, workload_key};
 use super::row::{Row, RowKey, RowNodes, Unknown, Wait};
 use super::shape::Shape;
-use crate::cluster::{ClusterNode, ClusterSnapshot, PodRequirements};
+use crate::cluster::{ClusterNode, ClusterSnapshot, NodePods, PodRequirements};
 use crate::type_labels::{TYPE_LABEL, parse_type};
 
 /// Maximum number of distinct pod requests matched against nodes. Pods beyond it count for every type with the
@@ -24,7 +24,7 @@ pub(super) fn add_pending(
 ) -> usize {
     let (mut wished_rows, mut left_out) = (0_usize, 0_usize);
     let mut pods_by_request: BTreeMap<&PodRequirements, u64> = BTreeMap::new();
-    for pod in snapshot.pods.values().filter(|pod| pod.is_pending()) {
+    for pod in snapshot.pending_pods() {
         if pod.requirements.amounts.accelerators().next().is_some() {
             let count = pods_by_request.entry(&pod.requirements).or_default();
             *count = count.saturating_add(1);
@@ -37,7 +37,7 @@ pub(super) fn add_pending(
             };
             let those = members.iter().filter(|(key, _)| key.resource == resource);
             let those = those.filter(|(_, nodes)| suits(nodes));
-            let mut reached: Vec<RowKey> = those.map(|(key, _)| key.clone()).collect();
+            let mut reached: Vec<RowKey> = those.map(|(key, _)| (*key).clone()).collect();
             if reached.is_empty() {
                 reached.push(requested_key(wants, resource));
             }
@@ -92,30 +92,6 @@ pub(super) struct HeldUnits<'a> {
     works: HolderWorkloads<'a>,
 }
 
-/// Holders by node and resource.
-pub(super) type HeldUnitsByNode<'a> = BTreeMap<&'a str, BTreeMap<&'a str, HeldUnits<'a>>>;
-
-/// Collects the holders of accelerator resources on each node.
-pub(super) fn collect_holders(snapshot: &ClusterSnapshot) -> HeldUnitsByNode<'_> {
-    let mut all = HeldUnitsByNode::new();
-    for pod in snapshot.pods.values() {
-        let Some(node) = pod.holding_node() else {
-            continue;
-        };
-        for (resource, _) in pod.requirements.amounts.accelerators() {
-            let sum = all.entry(node).or_default().entry(resource).or_default();
-            sum.ends = sum.ends.merge(Deadlines {
-                holders: 1,
-                deadlines: pod.until.map(|until| (1, until, until)),
-            });
-            if let Some(began) = pod.started_at {
-                sum.add(workload_key(&pod.key.namespace, began), began, true);
-            }
-        }
-    }
-    all
-}
-
 impl<'a> HeldUnits<'a> {
     fn add(&mut self, work: (&'a str, i64), began: i64, is_usable: bool) {
         let fresh = HolderWorkload { began, is_usable };
@@ -124,14 +100,17 @@ impl<'a> HeldUnits<'a> {
         work.is_usable |= is_usable;
     }
 
-    /// Adds the holders of one more node. They release nothing usable if the node is unavailable (`is_usable` is
-    /// false).
-    pub(super) fn add_node(&mut self, node: &Self, is_usable: bool) {
-        if is_usable {
-            self.ends = self.ends.merge(node.ends);
-        }
-        for (key, work) in &node.works {
-            self.add(*key, work.began, is_usable);
+    /// Adds the pods that hold a resource on one more node. They release nothing usable if the node is unavailable
+    /// (`is_usable` is false).
+    pub(super) fn add_pods(&mut self, pods: &'a NodePods, resource: &str, is_usable: bool) {
+        for pod in pods.iter().filter(|pod| pod.requirements.amounts.get(resource) > 0) {
+            if is_usable {
+                let deadlines = pod.until.map(|until| (1, until, until));
+                self.ends = self.ends.merge(Deadlines { holders: 1, deadlines });
+            }
+            if let Some(began) = pod.started_at {
+                self.add(workload_key(&pod.key.namespace, began), began, is_usable);
+            }
         }
     }
 

@@ -1,7 +1,6 @@
 //! Row of the availability table: the counts of one type, resource and shape.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 use octavo_model::quantity::Mebibytes;
 use serde::{Deserialize, Serialize};
@@ -31,7 +30,7 @@ pub struct RowKey {
 
 /// Units of one type, resource and shape. `taken`, `free` and `unavailable` add up to `capacity`, unless `taken` alone
 /// exceeds it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Row {
     /// Identity of the row.
     pub key: RowKey,
@@ -59,30 +58,26 @@ pub struct Row {
     pub wait: Wait,
     /// Sources of the type.
     pub sources: BTreeSet<TypeSource>,
-    /// Counts by node.
-    pub by_node: Vec<NodeShare>,
 }
 
 /// Nodes of each row.
-pub(super) type RowNodes<'a> = BTreeMap<RowKey, Vec<&'a ClusterNode>>;
+pub(super) type RowNodes<'a> = BTreeMap<&'a RowKey, Vec<&'a ClusterNode>>;
 
-/// A node's share of a row.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NodeShare {
-    /// Node name.
-    pub node: Arc<str>,
+/// Units to add to a row.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct AddedUnits {
     /// Total number of units.
-    pub capacity: u64,
-    /// Number of additional pods requesting one unit that would be placed there.
-    pub free: u64,
+    pub(super) capacity: u64,
+    /// Number of additional pods requesting one unit that would be placed.
+    pub(super) free: u64,
     /// Additional units that fit into slices without an instance.
-    pub could_add: u64,
+    pub(super) could_add: u64,
     /// Additional units if idle devices were repartitioned to this shape.
-    pub could_become: u64,
+    pub(super) could_become: u64,
 }
 
 /// Units that are unavailable for one reason.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct UnavailableUnits {
     /// Number of units.
     pub count: u64,
@@ -91,7 +86,9 @@ pub struct UnavailableUnits {
 }
 
 /// Pods that wait for units. A pod that accepts any of several types counts for each.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize, ToSchema,
+)]
 pub struct Pending {
     /// Number of pods.
     pub pods: u64,
@@ -100,7 +97,7 @@ pub struct Pending {
 }
 
 /// Time until a unit is free, from evidence only.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Wait {
     /// A unit is free now.
     Now,
@@ -135,7 +132,7 @@ pub enum Wait {
 }
 
 /// Reason why no waiting time is known.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Error)]
 pub enum Unknown {
     /// There is no cluster data.
     #[error("the cluster is not watched, so it is unknown which pods hold them")]
@@ -186,32 +183,48 @@ impl Row {
             potential: 0,
             wait: Wait::Unknown(Unknown::NoHolders),
             sources: BTreeSet::new(),
-            by_node: Vec::new(),
         }
     }
 
-    /// Adds units of a node whose type comes from `source`. Calls for the same node must be consecutive.
+    /// Adds units whose type comes from `source`.
     pub(super) fn add_units(
         &mut self,
-        more: NodeShare,
+        more: AddedUnits,
         memory: Option<Mebibytes>,
         source: TypeSource,
     ) {
         self.memory = [self.memory, memory].into_iter().flatten().min();
         self.sources.insert(source);
+        self.add(more);
+    }
+
+    /// Adds the row of a node, `count` times. Pending pods and the waiting time are not those of nodes.
+    pub(super) fn add_nodes(&mut self, node: &Self, count: u32) {
+        let times = |units: u64| units.saturating_mul(u64::from(count));
+        let units = AddedUnits {
+            capacity: times(node.capacity),
+            free: times(node.free),
+            could_add: times(node.could_add),
+            could_become: times(node.potential),
+        };
+        self.sources.extend(&node.sources);
+        self.memory = [self.memory, node.memory].into_iter().flatten().min();
+        self.add(units);
+        self.nodes = self.nodes.saturating_add(node.nodes.saturating_mul(count));
+        self.allocatable = self.allocatable.saturating_add(times(node.allocatable));
+        self.taken = self.taken.saturating_add(times(node.taken));
+        for (why, units) in &node.unavailable {
+            let all = self.unavailable.entry(*why).or_default();
+            all.count = all.count.saturating_add(times(units.count));
+            all.nodes = all.nodes.saturating_add(units.nodes.saturating_mul(count));
+        }
+    }
+
+    fn add(&mut self, more: AddedUnits) {
         self.capacity = self.capacity.saturating_add(more.capacity);
         self.free = self.free.saturating_add(more.free);
         self.could_add = self.could_add.saturating_add(more.could_add);
         self.potential = self.potential.saturating_add(more.could_become);
-        match self.by_node.last_mut() {
-            Some(last) if last.node == more.node => {
-                last.capacity = last.capacity.saturating_add(more.capacity);
-                last.free = last.free.saturating_add(more.free);
-                last.could_add = last.could_add.saturating_add(more.could_add);
-                last.could_become = last.could_become.saturating_add(more.could_become);
-            }
-            Some(_) | None => self.by_node.push(more),
-        }
     }
 
     /// Adds units of one more node that are unavailable.
@@ -257,9 +270,9 @@ impl Row {
     }
 }
 
-impl NodeShare {
-    pub(super) fn new(node: &Arc<str>, capacity: u64, free: u64) -> Self {
-        Self { node: Arc::clone(node), capacity, free, could_add: 0, could_become: 0 }
+impl AddedUnits {
+    pub(super) fn new(capacity: u64, free: u64) -> Self {
+        Self { capacity, free, ..Self::default() }
     }
 }
 

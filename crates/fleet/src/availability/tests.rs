@@ -2,6 +2,7 @@
 
 mod bounds;
 mod demand;
+mod incremental;
 mod random;
 mod waits;
 
@@ -58,14 +59,11 @@ fn pod(name: &str, on: Option<&str>, resource: &str, count: u64) -> ClusterPod {
 }
 
 fn snapshot(nodes: Vec<ClusterNode>, pods: Vec<ClusterPod>) -> ClusterSnapshot {
-    ClusterSnapshot {
-        nodes: nodes.into_iter().map(|node| (node.name.clone(), Arc::new(node))).collect(),
-        pods: pods.into_iter().map(|pod| (Arc::new(pod.key.clone()), Arc::new(pod))).collect(),
-    }
+    ClusterSnapshot::new(nodes, pods)
 }
 
 fn counted(agents: &[AgentNode<'_>], snapshot: Option<&ClusterSnapshot>) -> Availability {
-    count(agents, snapshot, &mut TypeResolver::new(Catalog::built_in()), None)
+    count(agents, snapshot, &mut CountCache::new(Catalog::built_in()), None)
 }
 
 /// Formats rows as `H200 nvidia.com/gpu: 8/8 taken 2 free 6`, followed by the unavailable units by reason.
@@ -90,7 +88,7 @@ fn lines(availability: &Availability) -> Vec<String> {
     .collect()
 }
 
-fn seen(units: &[(&str, &str, u64)]) -> AgentUnits {
+fn seen(units: &[(&str, &str, u64)]) -> Arc<AgentUnits> {
     let units = units.iter().map(|(type_name, resource, total)| UnitCounts {
         type_name: type_name.parse().ok(),
         resource: (*resource).to_owned(),
@@ -104,10 +102,15 @@ fn seen(units: &[(&str, &str, u64)]) -> AgentUnits {
         covered: 0,
         reserved: 0,
     });
-    AgentUnits { units: units.collect(), ..AgentUnits::default() }
+    Arc::new(AgentUnits { units: units.collect(), ..AgentUnits::default() })
 }
 
-fn agent<'a>(name: &'a str, seen: &'a AgentUnits) -> AgentNode<'a> {
+/// The units at this index.
+fn unit(seen: &mut Arc<AgentUnits>, index: usize) -> &mut UnitCounts {
+    &mut Arc::make_mut(seen).units[index]
+}
+
+fn agent<'a>(name: &'a str, seen: &'a Arc<AgentUnits>) -> AgentNode<'a> {
     AgentNode { name, seen, is_stale: false, is_changing: false }
 }
 
@@ -117,12 +120,12 @@ fn amd_partitions_under_the_name_of_whole_devices_are_partitions() {
     node.allocatable = Amounts::default().with("amd.com/gpu", 64).with(PODS, 110);
     node.capacity = node.allocatable.clone();
     let mut units = seen(&[("amd-mi300x-192gb", "amd.com/gpu", 64)]);
-    let rows = |units: &AgentUnits| {
+    let rows = |units: &Arc<AgentUnits>| {
         lines(&counted(&[agent("a", units)], Some(&snapshot(vec![node.clone()], Vec::new()))))
     };
     let whole = "amd-mi300x-192gb amd.com/gpu device: 64/64 taken 0 free 64";
     assert_eq!(rows(&units), [whole]);
-    units.units[0].shape = Shape::AmdPartition("cpx_nps4".to_owned());
+    unit(&mut units, 0).shape = Shape::AmdPartition("cpx_nps4".to_owned());
     assert_eq!(rows(&units), [whole.replace("device", "cpx_nps4")]);
 }
 
@@ -177,7 +180,8 @@ fn unavailable_units_are_not_free() {
 
 #[test]
 fn devices_that_claims_hold_are_not_free() {
-    let claims = AgentUnits { serves_claims: true, ..seen(&[(H200, "gpu.octavo.dev", 8)]) };
+    let mut claims = seen(&[(H200, "gpu.octavo.dev", 8)]);
+    Arc::make_mut(&mut claims).serves_claims = true;
     let line = |node: ClusterNode| {
         // The unit of a pod that requests an extended resource is that of its claim.
         let all = snapshot(vec![node], vec![pod("runs", Some("a"), GPU, 1)]);
@@ -198,7 +202,7 @@ fn devices_that_claims_hold_are_not_free() {
 #[test]
 fn unoffered_units_of_two_shapes_are_not_both_held() {
     let mut units = seen(&[(H200, GPU, 4), (H200, GPU, 2)]);
-    units.units[1].shape = Shape::TimeSlice;
+    unit(&mut units, 1).shape = Shape::TimeSlice;
     let all = snapshot(vec![node("a", &[], 0)], vec![pod("runs", Some("a"), GPU, 5)]);
     let missing = lines(&counted(&[agent("a", &units)], Some(&all)));
     let of = |line: &String| line.rsplit_once("plugin-missing ").map(|(_, count)| count.to_owned());
@@ -259,8 +263,8 @@ fn mixed_node_types_are_separated_by_resource() {
 #[test]
 fn memory_of_a_resource_with_several_types_is_the_smallest() {
     let mut seen = seen(&[("nvidia-a100-80gb", GPU, 4), ("nvidia-v100-16gb", GPU, 4)]);
-    seen.units[0].memory = Some(Mebibytes::new(81_920));
-    seen.units[1].memory = Some(Mebibytes::new(16_384));
+    unit(&mut seen, 0).memory = Some(Mebibytes::new(81_920));
+    unit(&mut seen, 1).memory = Some(Mebibytes::new(16_384));
     let all = snapshot(vec![node("a", &[], 8)], Vec::new());
     let counted = counted(&[agent("a", &seen)], Some(&all));
     assert_eq!(lines(&counted), ["mixed nvidia.com/gpu device: 8/8 taken 0 free 8"]);
@@ -270,8 +274,8 @@ fn memory_of_a_resource_with_several_types_is_the_smallest() {
 #[test]
 fn devices_reserved_for_virtual_machines_are_not_unhealthy() {
     let mut seen = seen(&[(H200, GPU, 4)]);
-    (seen.units[0].free, seen.units[0].in_use) = (0, 0);
-    seen.units[0].reserved = 4;
+    let units = unit(&mut seen, 0);
+    (units.free, units.in_use, units.reserved) = (0, 0, 4);
     for cluster in [None, Some(snapshot(vec![node("a", &[], 0)], Vec::new()))] {
         let counted = counted(&[agent("a", &seen)], cluster.as_ref());
         assert_eq!(
@@ -286,8 +290,9 @@ fn unhealthy_devices_that_a_plugin_still_advertises_are_not_free() {
     const NEURON: &str = "aws.amazon.com/neuron";
     let end = |resource: &str, (offered, held): (u64, u64), change: fn(&mut UnitCounts)| {
         let mut seen = seen(&[("aws-trainium2-96gb", NEURON, 4)]);
-        (seen.units[0].free, seen.units[0].in_use, seen.units[0].broken) = (0, 0, 1);
-        change(&mut seen.units[0]);
+        let units = unit(&mut seen, 0);
+        (units.free, units.in_use, units.broken) = (0, 0, 1);
+        change(units);
         let mut node = node("a", &[], 0);
         node.capacity = node.capacity.clone().with(resource, offered);
         node.allocatable = node.allocatable.clone().with(resource, offered);
@@ -314,8 +319,8 @@ fn unhealthy_devices_that_a_plugin_still_advertises_are_not_free() {
 fn d9_reserved_devices_are_reported_if_kubelet_retains_their_capacity() {
     let end = |passthrough: u64, (allocatable, capacity): (u64, u64)| {
         let mut seen = seen(&[(H200, GPU, 4)]);
-        (seen.units[0].free, seen.units[0].in_use) = (4 - passthrough, 0);
-        seen.units[0].reserved = passthrough;
+        let units = unit(&mut seen, 0);
+        (units.free, units.in_use, units.reserved) = (4 - passthrough, 0, passthrough);
         let mut node = node("a", &[], capacity);
         node.allocatable = node.allocatable.clone().with(GPU, allocatable);
         let counted = counted(&[agent("a", &seen)], Some(&snapshot(vec![node], Vec::new())));

@@ -39,7 +39,7 @@ const NFD_PRESENCE_LABELS: [&str; 6] = [
 
 /// Catalog with a cache of resolved label values.
 #[derive(Debug)]
-pub struct TypeResolver {
+pub(super) struct TypeResolver {
     catalog: Catalog,
     known: BTreeMap<(AliasKind, String), Option<TypeName>>,
 }
@@ -49,12 +49,12 @@ const MAX_CACHED_NAMES: usize = 4096;
 
 impl TypeResolver {
     /// Creates an empty cache of names, resolved by this catalog.
-    pub fn new(catalog: Catalog) -> Self {
+    pub(super) fn new(catalog: Catalog) -> Self {
         Self { catalog, known: BTreeMap::new() }
     }
 
     /// Type of a node's devices according to its labels, and the label it comes from.
-    pub fn resolve(&mut self, node: &ClusterNode) -> (UnitType, TypeSource) {
+    pub(super) fn resolve(&mut self, node: &ClusterNode) -> (UnitType, TypeSource) {
         let own = node.label(TYPE_LABEL);
         if own == Some(MIXED) {
             return (UnitType::Mixed, TypeSource::Label(TYPE_LABEL));

@@ -73,16 +73,10 @@ impl Amounts {
     /// Adds the amounts of `other`.
     pub fn add(&mut self, other: &Self) {
         for (name, count) in &other.0 {
-            let sum = self.0.entry(name.clone()).or_default();
-            *sum = sum.saturating_add(*count);
-        }
-    }
-
-    /// Subtracts the amounts of `other`, saturating at 0.
-    pub fn subtract(&mut self, other: &Self) {
-        for (name, count) in &other.0 {
-            if let Some(rest) = self.0.get_mut(name) {
-                *rest = rest.saturating_sub(*count);
+            // Most names are known, and `entry` would copy each.
+            match self.0.get_mut(name) {
+                Some(sum) => *sum = sum.saturating_add(*count),
+                None => drop(self.0.insert(name.clone(), *count)),
             }
         }
     }
@@ -90,17 +84,24 @@ impl Amounts {
     /// Raises each amount to at least that of `other`.
     pub fn raise_to(&mut self, other: &Self) {
         for (name, count) in &other.0 {
-            let most = self.0.entry(name.clone()).or_default();
-            *most = (*most).max(*count);
+            self.raise(name, *count);
         }
     }
 
-    /// Number of pods requesting `wanted` that fit; each pod also takes one of [`PODS`].
-    pub fn how_many_fit(&self, wanted: &Self) -> u64 {
-        let one = wanted.clone().with(PODS, 1);
-        let requested = one.0.iter().filter(|(_, count)| **count > 0);
-        let often = requested.map(|(name, count)| self.get(name).checked_div(*count).unwrap_or(0));
-        often.min().unwrap_or(0)
+    /// Raises the amount of one resource to at least `count`.
+    pub fn raise(&mut self, name: &str, count: u64) {
+        match self.0.get_mut(name) {
+            Some(most) => *most = count.max(*most),
+            None => drop(self.0.insert(name.to_owned(), count)),
+        }
+    }
+
+    /// Number of pods requesting `wanted` that fit beside `held`; each pod also takes one of [`PODS`].
+    pub fn how_many_fit(&self, held: &Self, wanted: &Self) -> u64 {
+        let free = |name: &str| self.get(name).saturating_sub(held.get(name));
+        let requested = wanted.iter().filter(|(name, count)| *count > 0 && *name != PODS);
+        let often = requested.map(|(name, count)| free(name).checked_div(count).unwrap_or(0));
+        often.fold(free(PODS), u64::min)
     }
 }
 
@@ -188,18 +189,22 @@ mod tests {
     #[test]
     fn fitting_count_is_limited_by_scarcest_resource_and_pod_limit() {
         let free = amounts(&[("cpu", "10"), ("nvidia.com/gpu", "8"), ("pods", "3")]);
-        assert_eq!(free.how_many_fit(&amounts(&[("nvidia.com/gpu", "2")])), 3);
-        assert_eq!(free.how_many_fit(&amounts(&[("nvidia.com/gpu", "4")])), 2);
-        assert_eq!(free.how_many_fit(&amounts(&[("cpu", "6"), ("nvidia.com/gpu", "1")])), 1);
-        assert_eq!(free.how_many_fit(&amounts(&[("amd.com/gpu", "1")])), 0);
-        assert_eq!(amounts(&[("cpu", "1")]).how_many_fit(&Amounts::default()), 0);
+        let nothing = Amounts::default();
+        let fit = |wanted: &[(&str, &str)]| free.how_many_fit(&nothing, &amounts(wanted));
+        assert_eq!(fit(&[("nvidia.com/gpu", "2")]), 3);
+        assert_eq!(fit(&[("nvidia.com/gpu", "2"), ("pods", "9")]), 3);
+        assert_eq!(fit(&[("nvidia.com/gpu", "4")]), 2);
+        assert_eq!(fit(&[("cpu", "6"), ("nvidia.com/gpu", "1")]), 1);
+        assert_eq!(fit(&[("amd.com/gpu", "1")]), 0);
+        assert_eq!(amounts(&[("cpu", "1")]).how_many_fit(&nothing, &nothing), 0);
+        let held = amounts(&[("nvidia.com/gpu", "6"), ("cpu", "20"), ("pods", "1")]);
+        assert_eq!(free.how_many_fit(&held, &amounts(&[("nvidia.com/gpu", "1")])), 2);
+        assert_eq!(free.how_many_fit(&held, &amounts(&[("cpu", "1")])), 0);
     }
 
     #[test]
-    fn subtraction_saturates_at_zero() {
-        let mut all = amounts(&[("nvidia.com/gpu", "1")]);
-        all.subtract(&amounts(&[("nvidia.com/gpu", "2"), ("cpu", "1")]));
-        assert_eq!(all, amounts(&[("nvidia.com/gpu", "0")]));
+    fn largest_amounts_are_determined() {
+        let mut all = amounts(&[("nvidia.com/gpu", "0")]);
         all.raise_to(&amounts(&[("nvidia.com/gpu", "3")]));
         all.add(&amounts(&[("nvidia.com/gpu", "4")]));
         assert_eq!(all.get("nvidia.com/gpu"), 7);

@@ -57,9 +57,7 @@ pub fn free_slots(wants: &PodRequirements, node: &ClusterNode, held: &Amounts) -
     if placement_obstacle(wants, node).is_some() {
         return 0;
     }
-    let mut free = node.allocatable.clone();
-    free.subtract(held);
-    free.how_many_fit(&wants.amounts)
+    node.allocatable.how_many_fit(held, &wants.amounts)
 }
 
 fn tolerates_a_cordon(tolerations: &[Toleration]) -> bool {

@@ -8,23 +8,50 @@ use octavo_model::reason::Reason;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::PODS;
 use super::amounts::Amounts;
+use super::node_pods::NodePods;
 use super::selector::{Affinity, Selector};
 use super::taint::{Taint, Toleration};
 
 /// Snapshot of a cluster. Successive snapshots share unchanged objects, so that neither many consumers nor frequent
 /// updates require full copies.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct ClusterSnapshot {
     /// Nodes by name.
     pub nodes: BTreeMap<String, Arc<ClusterNode>>,
     /// Pods by namespace and name. The keys are shared too, because snapshots of many pods are taken several times
     /// per second.
-    pub pods: BTreeMap<Arc<PodKey>, Arc<ClusterPod>>,
+    pods: BTreeMap<Arc<PodKey>, Arc<ClusterPod>>,
+    /// The same pods by the node on which they hold resources.
+    pods_by_node: BTreeMap<Arc<str>, Arc<NodePods>>,
+    /// Pods that hold nothing on any node.
+    other_pods: Arc<NodePods>,
 }
 
 impl ClusterSnapshot {
+    /// Creates a snapshot of these nodes and pods.
+    pub fn new(
+        nodes: impl IntoIterator<Item = ClusterNode>,
+        pods: impl IntoIterator<Item = ClusterPod>,
+    ) -> Self {
+        let nodes = nodes.into_iter().map(|node| (node.name.clone(), Arc::new(node)));
+        let mut snapshot = Self::with_nodes(nodes.collect());
+        for pod in pods {
+            snapshot.insert_pod(Arc::new(pod));
+        }
+        snapshot
+    }
+
+    /// Creates a snapshot of these nodes without pods.
+    pub fn with_nodes(nodes: BTreeMap<String, Arc<ClusterNode>>) -> Self {
+        Self { nodes, ..Self::default() }
+    }
+
+    /// The pods by namespace and name.
+    pub fn pods(&self) -> &BTreeMap<Arc<PodKey>, Arc<ClusterPod>> {
+        &self.pods
+    }
+
     /// The pod with this namespace and name, as `namespace/name`.
     pub fn pod(&self, reference: &str) -> Option<&ClusterPod> {
         let (namespace, name) = reference.split_once('/')?;
@@ -32,30 +59,77 @@ impl ClusterSnapshot {
         self.pods.get(&key).map(Arc::as_ref)
     }
 
-    /// Creates a snapshot of these nodes and pods.
-    pub fn new(
-        nodes: impl IntoIterator<Item = ClusterNode>,
-        pods: impl IntoIterator<Item = ClusterPod>,
-    ) -> Self {
-        let nodes = nodes.into_iter().map(|node| (node.name.clone(), Arc::new(node)));
-        let pods = pods.into_iter().map(|pod| (Arc::new(pod.key.clone()), Arc::new(pod)));
-        Self { nodes: nodes.collect(), pods: pods.collect() }
+    /// Adds a pod, or replaces the one with the same name.
+    pub fn insert_pod(&mut self, pod: Arc<ClusterPod>) {
+        let before = self.pods.get(&pod.key).map(Arc::clone);
+        if let Some(before) = before.filter(|one| one.holding_node() != pod.holding_node()) {
+            self.remove_from_node(&before);
+        }
+        let pods = match pod.holding_node() {
+            None => &mut self.other_pods,
+            Some(node) => self.pods_by_node.entry(node.into()).or_default(),
+        };
+        Arc::make_mut(pods).insert(Arc::clone(&pod));
+        self.pods.insert(Arc::new(pod.key.clone()), pod);
+    }
+
+    /// Removes a pod.
+    pub fn remove_pod(&mut self, key: &PodKey) {
+        if let Some(pod) = self.pods.remove(key) {
+            self.remove_from_node(&pod);
+        }
+    }
+
+    /// Replaces all pods by those of `other`.
+    pub fn set_pods(&mut self, other: Self) {
+        let Self { nodes: _, pods, pods_by_node, other_pods } = other;
+        *self = Self { nodes: std::mem::take(&mut self.nodes), pods, pods_by_node, other_pods };
+    }
+
+    fn remove_from_node(&mut self, pod: &ClusterPod) {
+        let Some(node) = pod.holding_node() else {
+            Arc::make_mut(&mut self.other_pods).remove(&pod.key);
+            return;
+        };
+        if let Some(pods) = self.pods_by_node.get_mut(node) {
+            let pods = Arc::make_mut(pods);
+            pods.remove(&pod.key);
+            if pods.is_empty() {
+                self.pods_by_node.remove(node);
+            }
+        }
+    }
+
+    /// Pods that hold resources on the node with this name; `None` if there are none.
+    pub fn pods_on(&self, node: &str) -> Option<&Arc<NodePods>> {
+        self.pods_by_node.get(node)
+    }
+
+    /// Amounts that pods hold on the node with this name, including the number of pods; `None` if there are no pods.
+    pub fn held_on(&self, node: &str) -> Option<&Amounts> {
+        self.pods_on(node).map(|pods| pods.held())
     }
 
     /// Amounts that pods hold on each node, including the number of pods.
     pub fn held(&self) -> BTreeMap<&str, Amounts> {
-        let mut held: BTreeMap<&str, Amounts> = BTreeMap::new();
-        for pod in self.pods.values() {
-            let Some(node) = pod.holding_node() else {
-                continue;
-            };
-            let sum = held.entry(node).or_default();
-            sum.add(&pod.requirements.amounts);
-            sum.add(&Amounts::default().with(PODS, 1));
-        }
-        held
+        let nodes = self.pods_by_node.iter();
+        nodes.map(|(name, pods)| (name.as_ref(), pods.held().clone())).collect()
+    }
+
+    /// Pods that wait for a node, ordered by namespace and name.
+    pub fn pending_pods(&self) -> impl Iterator<Item = &ClusterPod> {
+        self.other_pods.iter().filter(|pod| pod.is_pending())
     }
 }
+
+/// The other fields follow from these.
+impl PartialEq for ClusterSnapshot {
+    fn eq(&self, other: &Self) -> bool {
+        self.nodes == other.nodes && self.pods == other.pods
+    }
+}
+
+impl Eq for ClusterSnapshot {}
 
 /// Node of the cluster, as reported by the API server.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
@@ -233,6 +307,9 @@ impl ClusterPod {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
+    use super::super::PODS;
     use super::*;
 
     #[test]
@@ -253,8 +330,60 @@ mod tests {
             },
             ..ClusterPod::default()
         });
-        let snapshot = ClusterSnapshot::new([], pods);
-        let all = Amounts::default().with("nvidia.com/gpu", 4).with(PODS, 2);
-        assert_eq!(snapshot.held(), BTreeMap::from([("node-a", all)]));
+        let mut snapshot = ClusterSnapshot::new([], pods);
+        let held = |gpus, pods| Amounts::default().with("nvidia.com/gpu", gpus).with(PODS, pods);
+        assert_eq!(snapshot.held_on("node-a"), Some(&held(4, 2)));
+        let pending = snapshot.pending_pods().map(|pod| pod.key.name.as_str());
+        assert_eq!(pending.collect::<Vec<_>>(), ["waits"]);
+        snapshot.remove_pod(&PodKey { namespace: "team-a".to_owned(), name: "runs".to_owned() });
+        assert_eq!(snapshot.held_on("node-a"), Some(&held(2, 1)));
+        assert_eq!(snapshot.held_on("node-b"), None);
+    }
+
+    fn any_pod() -> impl Strategy<Value = ClusterPod> {
+        let node = prop::sample::select(vec![None, Some("node-a"), Some("node-b")]);
+        let phase = prop::sample::select(vec![Phase::Pending, Phase::Bound, Phase::Finished]);
+        (0..6_u64, node, phase, 0..3_u64).prop_map(|(name, node, phase, count)| ClusterPod {
+            key: PodKey { namespace: "team-a".to_owned(), name: format!("pod-{name}") },
+            node: node.map(str::to_owned),
+            phase,
+            requirements: PodRequirements {
+                amounts: Amounts::default().with("nvidia.com/gpu", count),
+                ..PodRequirements::default()
+            },
+            ..ClusterPod::default()
+        })
+    }
+
+    proptest! {
+        /// A snapshot after single changes equals one of the same pods, and earlier snapshots stay as they were.
+        #[test]
+        fn changed_snapshot_equals_a_new_one(
+            changes in prop::collection::vec((any_pod(), any::<bool>()), 0..20),
+        ) {
+            let mut snapshots = vec![ClusterSnapshot::default()];
+            for (pod, is_removed) in changes {
+                let mut next = snapshots[snapshots.len() - 1].clone();
+                if is_removed {
+                    next.remove_pod(&pod.key);
+                } else {
+                    next.insert_pod(Arc::new(pod));
+                }
+                snapshots.push(next);
+            }
+            for snapshot in snapshots {
+                let pods = snapshot.pods().values().map(|pod| ClusterPod::clone(pod));
+                let new = ClusterSnapshot::new([], pods);
+                let text = |of: &ClusterSnapshot| {
+                    let nodes = of.pods_by_node.iter();
+                    let held = nodes.map(|(name, pods)| (Arc::clone(name), pods.held().clone()));
+                    let held: Vec<_> = held.collect();
+                    let pending = of.pending_pods().map(|pod| pod.key.name.clone());
+                    (held, pending.collect::<Vec<_>>())
+                };
+                prop_assert_eq!(text(&snapshot), text(&new));
+                prop_assert_eq!(snapshot, new);
+            }
+        }
     }
 }

@@ -7,15 +7,13 @@ use octavo_model::id::TypeName;
 use super::{
     DevicesByType, Finding, HardwareProfile, Identifier, MatchingNodes, Scheduling, matching_nodes,
 };
-use crate::cluster::{Amounts, ClusterSnapshot, Selector};
+use crate::cluster::{ClusterSnapshot, Selector};
 
 /// Cluster data for checking profiles.
 #[derive(Debug, Clone, Copy)]
 pub struct ClusterContext<'a> {
     /// Nodes and pods.
     pub snapshot: &'a ClusterSnapshot,
-    /// Amounts held by pods on each node: [`ClusterSnapshot::held`].
-    pub holds: &'a BTreeMap<&'a str, Amounts>,
     /// Device types by node name.
     pub types: &'a BTreeMap<String, DevicesByType>,
 }
@@ -60,7 +58,7 @@ pub fn check_profile(
     findings.extend(profile.unreadable.iter().cloned().map(Finding::Unreadable));
     findings.extend(profile.identifiers.iter().filter_map(counts));
     let reached = around.and_then(|around| {
-        let reached = matching_nodes(profile, around.snapshot, around.holds, around.types)?;
+        let reached = matching_nodes(profile, around.snapshot, around.types)?;
         check_reach(profile, &reached, around.snapshot, &mut findings);
         Some(reached)
     });

@@ -72,12 +72,10 @@ pub struct MatchingDevices {
     pub free: u64,
 }
 
-/// Determines the nodes that `profile` reaches; `None` if a queue decides. `holds` are the amounts held by pods on
-/// each node, `types` the device types of the nodes.
+/// Determines the nodes that `profile` reaches; `None` if a queue decides. `types` are the device types of the nodes.
 pub fn matching_nodes(
     profile: &HardwareProfile,
     snapshot: &ClusterSnapshot,
-    holds: &BTreeMap<&str, Amounts>,
     types: &BTreeMap<String, DevicesByType>,
 ) -> Option<MatchingNodes> {
     if matches!(profile.scheduling, Scheduling::Queue { .. }) {
@@ -94,11 +92,10 @@ pub fn matching_nodes(
             continue;
         }
         reach.selected = reach.selected.saturating_add(1);
-        let gives: Amounts = devices
-            .iter()
-            .fold(Amounts::default(), |all, name| all.with(name, node.allocatable.get(name)));
-        reach.max_per_node.raise_to(&gives);
-        if gives.iter().any(|(_, count)| count == 0) {
+        for name in &devices {
+            reach.max_per_node.raise(name, node.allocatable.get(name));
+        }
+        if devices.iter().any(|name| node.allocatable.get(name) == 0) {
             continue;
         }
         reach.offering = reach.offering.saturating_add(1);
@@ -110,7 +107,7 @@ pub fn matching_nodes(
         if !against.is_empty() {
             continue;
         }
-        let free = free_slots(&wants, node, holds.get(node.name.as_str()).unwrap_or(&nothing));
+        let free = free_slots(&wants, node, snapshot.held_on(&node.name).unwrap_or(&nothing));
         reach.count(node, &wants, free);
         let held = types.get(&node.name);
         if held.is_some_and(|held| held.len() > 1) {

@@ -1,7 +1,5 @@
 //! Nodes where the scheduler would place a pod of a profile that requests a device resource.
 
-use std::collections::BTreeMap;
-
 use super::matching_nodes::untolerated_permanent_taints;
 use super::{HardwareProfile, Scheduling};
 use crate::accelerator_resource::is_accelerator;
@@ -40,13 +38,10 @@ pub struct NodeCapacity {
     pub free: u64,
 }
 
-/// Cluster, and the amounts held by pods on each of its nodes: [`ClusterSnapshot::held`].
-pub type Cluster<'a> = (&'a ClusterSnapshot, &'a BTreeMap<&'a str, Amounts>);
-
 /// Placements of `profile`, one per requested accelerator resource, in order; empty for workloads without devices.
 pub fn placements(
     profile: &HardwareProfile,
-    cluster: Option<Cluster<'_>>,
+    cluster: Option<&ClusterSnapshot>,
 ) -> Vec<ProfilePlacement> {
     let wants = profile.requirements();
     let accelerators = profile.identifiers.iter();
@@ -74,7 +69,7 @@ pub fn placements(
 fn reachable_nodes(
     wants: &PodRequirements,
     resource: &str,
-    (snapshot, holds): Cluster<'_>,
+    snapshot: &ClusterSnapshot,
 ) -> Vec<NodeCapacity> {
     let nothing = Amounts::default();
     // The callers check the requested amount of this resource.
@@ -89,7 +84,7 @@ fn reachable_nodes(
     });
     nodes
         .map(|node| {
-            let held = holds.get(node.name.as_str()).unwrap_or(&nothing);
+            let held = snapshot.held_on(&node.name).unwrap_or(&nothing);
             NodeCapacity { node: node.name.clone(), free: free(&beside, resource, node, held) }
         })
         .collect()
@@ -107,9 +102,11 @@ fn free(beside: &PodRequirements, resource: &str, node: &ClusterNode, held: &Amo
 mod tests {
     use proptest::prelude::*;
 
+    use std::collections::BTreeMap;
+
     use super::super::{Count, Identifier, matching_nodes};
     use super::*;
-    use crate::cluster::{Effect, Readiness, Taint};
+    use crate::cluster::{ClusterPod, Effect, Phase, PodKey, Readiness, Taint};
 
     const GPU: &str = "nvidia.com/gpu";
     const TYPE: &str = "octavo.dev/type";
@@ -123,6 +120,20 @@ mod tests {
             capacity: all.clone(),
             allocatable: all,
             ..ClusterNode::default()
+        }
+    }
+
+    /// A pod that holds this many devices on a node.
+    fn pod(node: &str, gpus: u64) -> ClusterPod {
+        ClusterPod {
+            key: PodKey { namespace: "team".to_owned(), name: format!("on-{node}") },
+            node: Some(node.to_owned()),
+            phase: Phase::Bound,
+            requirements: PodRequirements {
+                amounts: Amounts::default().with(GPU, gpus),
+                ..PodRequirements::default()
+            },
+            ..ClusterPod::default()
         }
     }
 
@@ -167,9 +178,8 @@ mod tests {
             node("e", "h200", 8, 64),
             node("f", "l4", 0, 64),
         ];
-        let snapshot = ClusterSnapshot::new(nodes, []);
-        let holds = BTreeMap::from([("a", Amounts::default().with(GPU, 3).with("pods", 1))]);
-        let found = placements(&profile("l4", 1), Some((&snapshot, &holds)));
+        let snapshot = ClusterSnapshot::new(nodes, [pod("a", 3)]);
+        let found = placements(&profile("l4", 1), Some(&snapshot));
         let [way] = found.as_slice() else {
             panic!("{found:?}");
         };
@@ -203,14 +213,12 @@ mod tests {
             let nodes: Vec<ClusterNode> = nodes.iter().enumerate().map(|(at, (gpus, cpus, other))| {
                 node(&format!("n{at}"), if *other { "h200" } else { "l4" }, *gpus, *cpus)
             }).collect();
-            let holds: BTreeMap<&str, Amounts> = nodes.iter().zip(&taken).map(|(node, taken)| {
-                (node.name.as_str(), Amounts::default().with(GPU, *taken))
-            }).collect();
-            let snapshot = ClusterSnapshot::new(nodes.iter().cloned(), []);
-            let found = placements(&profile("l4", 1), Some((&snapshot, &holds)));
+            let pods = nodes.iter().zip(&taken).map(|(node, taken)| pod(&node.name, *taken));
+            let snapshot = ClusterSnapshot::new(nodes.iter().cloned(), pods);
+            let found = placements(&profile("l4", 1), Some(&snapshot));
             let PlacementTarget::Nodes(places) = &found[0].to else { panic!() };
             let fits = places.iter().any(|place| place.free >= count);
-            let reached = matching_nodes(&profile("l4", count), &snapshot, &holds, &BTreeMap::new());
+            let reached = matching_nodes(&profile("l4", count), &snapshot, &BTreeMap::new());
             prop_assert_eq!(fits, reached.unwrap().free > 0);
         }
     }

@@ -43,7 +43,7 @@ fn node(name: &str, type_name: &str) -> ClusterNode {
 
 fn snapshot(nodes: impl IntoIterator<Item = ClusterNode>) -> ClusterSnapshot {
     let nodes = nodes.into_iter().map(|node| (node.name.clone(), Arc::new(node)));
-    ClusterSnapshot { nodes: nodes.collect(), pods: BTreeMap::new() }
+    ClusterSnapshot::with_nodes(nodes.collect())
 }
 
 fn types(snapshot: &ClusterSnapshot) -> BTreeMap<String, DevicesByType> {
@@ -85,7 +85,7 @@ fn check_on(
     profile: &HardwareProfile,
     snapshot: &ClusterSnapshot,
 ) -> (Option<MatchingNodes>, Vec<Finding>) {
-    let around = ClusterContext { snapshot, holds: &snapshot.held(), types: &types(snapshot) };
+    let around = ClusterContext { snapshot, types: &types(snapshot) };
     check_profile(profile, Some(around), &LocalQueues::Unknown)
 }
 
@@ -109,7 +109,7 @@ fn free_counts_workloads_that_fit() {
         },
         ..ClusterPod::default()
     };
-    snapshot.pods.insert(Arc::new(key), Arc::new(pod));
+    snapshot.insert_pod(Arc::new(pod));
     let (reach, findings) = check_on(&profile(), &snapshot);
     let reach = reach.unwrap();
     assert_eq!(findings, []);
@@ -303,8 +303,7 @@ fn queue_must_exist_and_decides_placement() {
         ..profile()
     };
     let cluster = snapshot([node("a", H200)]);
-    let around =
-        ClusterContext { snapshot: &cluster, holds: &cluster.held(), types: &types(&cluster) };
+    let around = ClusterContext { snapshot: &cluster, types: &types(&cluster) };
     let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
     for (queues, expected) in [
         (LocalQueues::Unknown, None),

@@ -122,23 +122,22 @@ impl SnapshotPublisher {
                 all.retain(|one| is_relevant(&one.object));
                 self.invalid_pods = all.iter().filter_map(is_invalid).collect();
                 let all = all.into_iter().map(|one| one.object);
-                let all = ClusterSnapshot::new([], all).pods;
-                if self.snapshot.pods != all {
-                    Arc::make_mut(&mut self.snapshot).pods = all;
+                let all = ClusterSnapshot::new([], all);
+                if self.snapshot.pods() != all.pods() {
+                    Arc::make_mut(&mut self.snapshot).set_pods(all);
                 }
             }
             WatchUpdate::Upserted(one) if is_relevant(&one.object) => {
                 mark(&mut self.invalid_pods, one.object.key.clone(), one.is_invalid);
                 let pod = Arc::new(one.object);
-                if self.snapshot.pods.get(&pod.key) != Some(&pod) {
-                    let snapshot = Arc::make_mut(&mut self.snapshot);
-                    snapshot.pods.insert(Arc::new(pod.key.clone()), pod);
+                if self.snapshot.pods().get(&pod.key) != Some(&pod) {
+                    Arc::make_mut(&mut self.snapshot).insert_pod(pod);
                 }
             }
             WatchUpdate::Upserted(Extracted { object: pod, .. }) | WatchUpdate::Deleted(pod) => {
                 self.invalid_pods.remove(&pod.key);
-                if self.snapshot.pods.contains_key(&pod.key) {
-                    Arc::make_mut(&mut self.snapshot).pods.remove(&pod.key);
+                if self.snapshot.pods().contains_key(&pod.key) {
+                    Arc::make_mut(&mut self.snapshot).remove_pod(&pod.key);
                 }
             }
             WatchUpdate::Bookmark | WatchUpdate::Failed(_) => {}
@@ -275,7 +274,7 @@ mod tests {
     }
 
     fn names(watched: &WatchedCluster) -> (Vec<&str>, Vec<&str>) {
-        let pods = watched.snapshot.pods.keys();
+        let pods = watched.snapshot.pods().keys();
         (
             watched.snapshot.nodes.keys().map(String::as_str).collect(),
             pods.map(|key| key.name.as_str()).collect(),
@@ -334,7 +333,7 @@ mod tests {
         for number in 0..1000 {
             ends.pod(WatchUpdate::Upserted(pod(&format!("pod-{number}"), Phase::Pending))).await;
         }
-        assert_eq!(ends.next().await.snapshot.pods.len(), 1000);
+        assert_eq!(ends.next().await.snapshot.pods().len(), 1000);
         assert!(!ends.snapshots.has_changed().unwrap());
     }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::http::{Request, StatusCode};
 use octavo_fleet::access::{Visibility, VisibleTypes};
-use octavo_fleet::availability::{Availability, TypeResolver, count};
+use octavo_fleet::availability::{Availability, CountCache, count};
 use octavo_fleet::cluster::{
     Amounts, ClusterNode, ClusterPod, ClusterSnapshot, PodKey, PodRequirements, Readiness,
 };
@@ -376,7 +376,7 @@ fn availability(pods: &[(&str, &[(&str, u64)])]) -> Availability {
         ..ClusterPod::default()
     });
     let snapshot = ClusterSnapshot::new([node], pods);
-    count(&[], Some(&snapshot), &mut TypeResolver::new(Catalog::built_in()), None)
+    count(&[], Some(&snapshot), &mut CountCache::new(Catalog::built_in()), None)
 }
 
 fn one_type(name: &str) -> Visibility {

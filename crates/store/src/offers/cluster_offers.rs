@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use octavo_fleet::availability::{NodeShare, Row, RowKey, Shape as Counted, UnitType};
+use octavo_fleet::availability::{Availability, Row, RowKey, Shape as Counted, UnitType};
 use octavo_fleet::hardware_profile::Specs;
 use octavo_fleet::matching::{AvailabilityChange, Bytes, FreeUnits, Offer, Request, Shape};
 use octavo_fleet::price::CurrentPrices;
@@ -42,13 +42,24 @@ pub(super) struct UnitCounts {
 }
 
 impl ClusterOffers {
-    /// Converts `rows` to offers, with the price of one unit.
-    pub fn of(rows: &[Row], request: &Request, prices: Option<&CurrentPrices>) -> Self {
+    /// Converts the rows of a count to offers, with the price of one unit.
+    pub fn of(
+        availability: &Availability,
+        request: &Request,
+        prices: Option<&CurrentPrices>,
+    ) -> Self {
         let catalog = Catalog::built_in();
+        let mut figures: BTreeMap<&RowKey, OfferFigures> = BTreeMap::new();
+        for (node, rows) in &availability.nodes {
+            for row in &rows.rows {
+                figures.entry(&row.key).or_default().add_row(node, row, row.free);
+            }
+        }
         let mut names: BTreeMap<String, u32> = BTreeMap::new();
         let mut offers = BTreeMap::new();
-        for row in rows {
-            let Some(offer) = offer(row, &catalog) else {
+        for row in &availability.rows {
+            let figures = figures.remove(&row.key).unwrap_or_default();
+            let Some(offer) = offer(row, figures, &catalog) else {
                 continue;
             };
             // Prices are known for whole devices only; the price of a partition or a time slice cannot be derived from
@@ -104,11 +115,10 @@ pub fn unoffered_units_note(rows: &[Row]) -> Option<String> {
 }
 
 impl OfferFigures {
-    /// Adds the units of one row on a node, `free` of which are free.
-    pub(super) fn add_share(&mut self, on: &NodeShare, free: u64) {
-        let after = free.saturating_add(on.could_become);
-        let most = on.capacity.max(after);
-        self.add(&on.node, UnitCounts { total: on.capacity, most, free, more: on.could_become });
+    /// Adds the units of a row of a node, `free` of which are free.
+    pub(super) fn add_row(&mut self, node: &str, row: &Row, free: u64) {
+        let most = row.capacity.max(free.saturating_add(row.potential));
+        self.add(node, UnitCounts { total: row.capacity, most, free, more: row.potential });
     }
 
     /// Adds the units of a node.
@@ -145,7 +155,7 @@ fn small(count: u64) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
 }
 
-fn offer(row: &Row, catalog: &Catalog) -> Option<Offer> {
+fn offer(row: &Row, figures: OfferFigures, catalog: &Catalog) -> Option<Offer> {
     let UnitType::Known(type_name) = &row.key.kind else {
         return None;
     };
@@ -153,10 +163,6 @@ fn offer(row: &Row, catalog: &Catalog) -> Option<Offer> {
         return None;
     }
     let (shape, name) = shape(type_name, &row.key.shape);
-    let mut figures = OfferFigures::default();
-    for on in &row.by_node {
-        figures.add_share(on, on.free);
-    }
     let mut notes: Vec<String> = unavailable_units_note(row).into_iter().collect();
     let reported = row.memory.filter(|memory| memory.get() > 0);
     let sold = || {
@@ -209,7 +215,7 @@ fn unavailable_units_note(row: &Row) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use octavo_fleet::availability::{TypeResolver, count};
+    use octavo_fleet::availability::{CountCache, count};
     use octavo_fleet::cluster::{Amounts, ClusterNode, ClusterSnapshot, Readiness};
 
     use super::*;
@@ -228,13 +234,13 @@ mod tests {
         }
     }
 
-    fn rows(nodes: impl IntoIterator<Item = ClusterNode>) -> Vec<Row> {
-        let mut names = TypeResolver::new(Catalog::built_in());
-        count(&[], Some(&ClusterSnapshot::new(nodes, [])), &mut names, None).rows
+    fn counted(nodes: impl IntoIterator<Item = ClusterNode>) -> Availability {
+        let mut cache = CountCache::new(Catalog::built_in());
+        count(&[], Some(&ClusterSnapshot::new(nodes, [])), &mut cache, None)
     }
 
-    fn offers(rows: &[Row]) -> Vec<Offer> {
-        ClusterOffers::of(rows, &Request::default(), None).into_offers()
+    fn offers(availability: &Availability) -> Vec<Offer> {
+        ClusterOffers::of(availability, &Request::default(), None).into_offers()
     }
 
     #[test]
@@ -242,8 +248,8 @@ mod tests {
         let mut cordoned = node("b", "nvidia-l4-24gb", &[("nvidia.com/gpu", 4)]);
         cordoned.is_cordoned = true;
         let free = node("a", "nvidia-l4-24gb", &[("nvidia.com/gpu", 2)]);
-        let rows = rows([free, cordoned]);
-        let offers = offers(&rows);
+        let counted = counted([free, cordoned]);
+        let offers = offers(&counted);
         let [offer] = offers.as_slice() else {
             panic!("{offers:?}");
         };
@@ -262,7 +268,7 @@ mod tests {
                 "its memory size is from the catalog: no agent or label reports it",
             ]
         );
-        assert_eq!(unoffered_units_note(&rows), None);
+        assert_eq!(unoffered_units_note(&counted.rows), None);
     }
 
     #[test]
@@ -272,11 +278,11 @@ mod tests {
             ("aws.amazon.com/neuroncore", 4),
             ("aws.amazon.com/neurondevice", 2),
         ];
-        let rows = rows([
+        let counted = counted([
             node("a", "aws-inferentia2-32gb", &neuron),
             node("b", "mixed", &[("nvidia.com/gpu", 3)]),
         ]);
-        let names: Vec<String> = offers(&rows).into_iter().map(|one| one.name).collect();
+        let names: Vec<String> = offers(&counted).into_iter().map(|one| one.name).collect();
         assert_eq!(
             names,
             [
@@ -285,7 +291,7 @@ mod tests {
                 "aws-inferentia2-32gb (aws.amazon.com/neurondevice)",
             ]
         );
-        let notice = unoffered_units_note(&rows).unwrap();
+        let notice = unoffered_units_note(&counted.rows).unwrap();
         assert!(notice.starts_with("3 units are not matched"), "{notice}");
     }
 }

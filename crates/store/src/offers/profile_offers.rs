@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use octavo_fleet::availability::{NodeShare, Row, RowKey, Shape as Counted, UnitType};
+use octavo_fleet::availability::{Availability, Row, RowKey, Shape as Counted, UnitType};
 use octavo_fleet::hardware_profile::{NodeCapacity, PlacementTarget, ProfilePlacement};
 use octavo_fleet::matching::{Offer, ProfileInfo, ProfileOffer, Shape};
 use octavo_model::id::TypeName;
@@ -13,25 +13,24 @@ use crate::profiles::ProfileTargets;
 /// Capacity, from the cluster or from agents.
 #[derive(Debug)]
 pub enum OfferSource<'a> {
-    /// Rows of a watched cluster's count, and their offers.
-    Cluster(&'a [Row], &'a ClusterOffers),
+    /// Count of a watched cluster, and the offers of its rows.
+    Cluster(&'a Availability, &'a ClusterOffers),
     /// Offers from agents' reports, without a watched cluster.
     Agents(&'a [Offer]),
 }
 
-/// Rows and counts by node and resource.
-type UnitIndex<'a> = BTreeMap<(&'a str, &'a str), Vec<(&'a RowKey, &'a NodeShare)>>;
+/// Rows of nodes by node and resource.
+type UnitIndex<'a> = BTreeMap<(&'a str, &'a str), Vec<&'a Row>>;
 
 impl OfferSource<'_> {
     /// Offers that these profiles lead to.
     pub fn resolve_profiles(&self, profiles: &[ProfileTargets]) -> Vec<ProfileOffer> {
         let mut index: UnitIndex<'_> = BTreeMap::new();
-        if let Self::Cluster(rows, _) = self {
-            let all = rows.iter();
-            let all = all.flat_map(|row| row.by_node.iter().map(move |on| (&row.key, on)));
-            for (key, on) in all {
-                let place = index.entry((&*on.node, key.resource.as_str())).or_default();
-                place.push((key, on));
+        if let Self::Cluster(availability, _) = self {
+            for (node, rows) in &availability.nodes {
+                for row in &rows.rows {
+                    index.entry((node, &row.key.resource)).or_default().push(row);
+                }
             }
         }
         let mut found = Vec::new();
@@ -101,9 +100,11 @@ impl OfferSource<'_> {
         let (mut mixed, mut unknown) = (0_u32, 0_u32);
         for place in places {
             let key = (place.node.as_str(), through.resource.as_str());
-            for (key, on) in index.get(&key).into_iter().flatten() {
-                match key.kind {
-                    UnitType::Known(_) => found.entry(key).or_default().add_share(on, place.free),
+            for row in index.get(&key).into_iter().flatten() {
+                match row.key.kind {
+                    UnitType::Known(_) => {
+                        found.entry(&row.key).or_default().add_row(&place.node, row, place.free);
+                    }
                     UnitType::Mixed => mixed = mixed.saturating_add(1),
                     UnitType::Unknown => unknown = unknown.saturating_add(1),
                 }

@@ -31,13 +31,11 @@ impl ProfileInputs {
     pub(super) fn led(&self) -> Vec<ProfileTargets> {
         let nothing = LocalQueues::Unknown;
         let queues = self.known.as_ref().map_or(&nothing, |known| &known.queues);
-        let holds = self.snapshot.as_deref().map(|snapshot| (snapshot, snapshot.held()));
-        let cluster = holds.as_ref().map(|(snapshot, holds)| (*snapshot, holds));
         let mut seen: BTreeSet<&ProfileKey> = BTreeSet::new();
         let profiles = self.profiles().into_iter();
         let profiles = profiles.filter(|profile| seen.insert(&profile.key));
         let all = profiles.filter_map(|profile| {
-            let ways = placements(profile, cluster);
+            let ways = placements(profile, self.snapshot.as_deref());
             (!ways.is_empty()).then(|| ProfileTargets {
                 key: profile.key.clone(),
                 shown: profile.shown().to_owned(),

@@ -85,6 +85,6 @@ impl PodDirectory<'_> {
 
     fn pod(&self, tenant: &Tenant) -> Option<&Arc<ClusterPod>> {
         let (namespace, name) = (tenant.namespace.clone()?, tenant.pod.clone()?);
-        self.cluster?.pods.get(&PodKey { namespace, name })
+        self.cluster?.pods().get(&PodKey { namespace, name })
     }
 }

@@ -48,7 +48,7 @@ impl Memory {
             known.all.get(name).is_some_and(|watched| is_newer(written, watched))
         });
         // The pods are not needed.
-        let mut snapshot = ClusterSnapshot { nodes: watched.nodes.clone(), pods: BTreeMap::new() };
+        let mut snapshot = ClusterSnapshot::with_nodes(watched.nodes.clone());
         let outdated = &mut self.outdated;
         self.nodes.retain(|name, written| {
             let Some(reported) = snapshot.nodes.get(name) else {

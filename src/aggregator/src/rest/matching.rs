@@ -151,16 +151,16 @@ impl MatchInputs {
         request.currency = price_list.map(|prices| prices.currency().clone());
         request.throughput = ThroughputTable::from_rows(measured, &Catalog::built_in());
         let mut notices: Vec<String> = unknown_hardware_note(&request).into_iter().collect();
-        let rows = self.counted.as_ref();
-        let rows = rows.map(|counted| counted.availability.rows.as_slice());
-        let counts = rows.map(|rows| ClusterOffers::of(rows, &request, price_list));
-        let ground = if let (Some(rows), Some(counts)) = (rows, &counts) {
-            OfferSource::Cluster(rows, counts)
+        let counted = self.counted.as_ref().map(|counted| &*counted.availability);
+        let counts = counted.map(|counted| ClusterOffers::of(counted, &request, price_list));
+        let ground = if let (Some(counted), Some(counts)) = (counted, &counts) {
+            OfferSource::Cluster(counted, counts)
         } else {
             OfferSource::Agents(&self.agents)
         };
         let through = self.led.as_ref().map(|led| ground.resolve_profiles(led));
-        notices.extend(rows.and_then(unoffered_units_note).filter(|_| self.sees_all()));
+        let unoffered = counted.and_then(|counted| unoffered_units_note(&counted.rows));
+        notices.extend(unoffered.filter(|_| self.sees_all()));
         let mut offers = match counts {
             Some(counts) => counts.into_offers(),
             None => self.agents,

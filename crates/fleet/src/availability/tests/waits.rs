@@ -29,7 +29,7 @@ fn ac_008_wait_time_comes_from_deadlines() {
 struct ObservedNode {
     history: HoldingHistory,
     holders: HoldingObserver,
-    names: TypeResolver,
+    cache: CountCache,
 }
 
 /// Name, namespace, start and deadline of a pod.
@@ -50,7 +50,7 @@ impl ObservedNode {
         Self {
             history: HoldingHistory::default(),
             holders: HoldingObserver::default(),
-            names: TypeResolver::new(Catalog::built_in()),
+            cache: CountCache::new(Catalog::built_in()),
         }
     }
 
@@ -61,7 +61,7 @@ impl ObservedNode {
             self.history.record(shown);
         }
         let past = HoldingTimes { history: &mut self.history, now };
-        let counted = count(&[], Some(&all), &mut self.names, Some(past));
+        let counted = count(&[], Some(&all), &mut self.cache, Some(past));
         counted.rows[0].wait
     }
 

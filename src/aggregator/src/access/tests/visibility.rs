@@ -28,10 +28,7 @@ fn cluster(products: &[&str]) -> Arc<WatchedCluster> {
     };
     let nodes = products.iter().map(node);
     Arc::new(WatchedCluster {
-        snapshot: Arc::new(ClusterSnapshot {
-            nodes: nodes.map(|node| (node.name.clone(), Arc::new(node))).collect(),
-            pods: BTreeMap::new(),
-        }),
+        snapshot: Arc::new(ClusterSnapshot::new(nodes, [])),
         current_at: Some(Instant::now()),
         error: None,
         invalid_objects: 0,

@@ -49,7 +49,7 @@ fn age(encoder: &mut DescriptorEncoder<'_>, current_at: Instant) -> fmt::Result 
 fn objects(encoder: &mut DescriptorEncoder<'_>, watched: &WatchedCluster) -> fmt::Result {
     let help = "Known nodes and pods of the cluster, without completed pods";
     let snapshot = &watched.snapshot;
-    let counts = [("node", snapshot.nodes.len()), ("pod", snapshot.pods.len())];
+    let counts = [("node", snapshot.nodes.len()), ("pod", snapshot.pods().len())];
     let counts =
         counts.map(|(kind, count)| ([("kind", kind)], u64::try_from(count).unwrap_or(u64::MAX)));
     gauges(encoder, "octavo_cluster_objects", help, counts)?;
