@@ -23,7 +23,7 @@ use tracing::{debug, info, warn};
 use super::client::{RequestError, request_within};
 
 /// Request timeout, shorter than the time until the Lease expires.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(3);
+pub(crate) const REQUEST_TIMEOUT: Duration = Duration::from_secs(3);
 /// Release timeout, which must not delay the program's shutdown.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -100,6 +100,14 @@ impl LeaseHolder {
             error: None,
         };
         (LeadershipHandle { until: lead }, holder)
+    }
+
+    /// Creates an elector for this Lease as a pod, whose containers run one after the other: the Lease of an ended container is acquired
+    /// without waiting for its expiry.
+    pub fn of_pod(client: Client, place: (&str, &str), pod: &str) -> (LeadershipHandle, Self) {
+        let (lead, holder) = Self::new(client, place, pod);
+        let election = holder.election.with_ended(format!("{pod}_"));
+        (lead, Self { election, ..holder })
     }
 
     /// Acquires and renews the Lease until `stop` is set, then releases it.

@@ -58,6 +58,8 @@ pub enum Step {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeaderElector {
     identity: String,
+    /// Prefix of the identities of processes that have ended.
+    ended: Option<String>,
     known: LeaseState,
     /// Time of the next action.
     due: Duration,
@@ -83,7 +85,20 @@ enum LeaseState {
 impl LeaderElector {
     /// Creates a candidate with this identity, which must be unique.
     pub fn new(identity: String) -> Self {
-        Self { identity, known: LeaseState::Unknown, due: Duration::ZERO, held_until: None }
+        Self {
+            identity,
+            ended: None,
+            known: LeaseState::Unknown,
+            due: Duration::ZERO,
+            held_until: None,
+        }
+    }
+
+    /// Acquires the Lease of a holder whose identity begins with `prefix` without waiting for its expiry: its process has ended. A write
+    /// of that process that is still in flight has an older version, and fails.
+    #[must_use]
+    pub fn with_ended(self, prefix: String) -> Self {
+        Self { ended: Some(prefix), ..self }
     }
 
     /// Returns the identity of this candidate.
@@ -126,6 +141,7 @@ impl LeaderElector {
         self.known = match holder.filter(|holder| !holder.is_empty()) {
             None => LeaseState::Free { version },
             Some(holder) if holder == self.identity => LeaseState::Held { version },
+            Some(holder) if self.has_ended(&holder) => LeaseState::Free { version },
             Some(_) => {
                 // Another candidate holds the Lease, so this one no longer does.
                 self.held_until = None;
@@ -175,6 +191,10 @@ impl LeaderElector {
             | LeaseState::Free { .. }
             | LeaseState::HeldByOther { .. } => None,
         }
+    }
+
+    fn has_ended(&self, holder: &str) -> bool {
+        self.ended.as_ref().is_some_and(|prefix| holder.starts_with(prefix))
     }
 
     /// Returns when this version of another holder's Lease expires, if it was observed before.

@@ -73,6 +73,19 @@ fn released_lease_is_acquired_immediately() {
 }
 
 #[test]
+fn lease_of_an_ended_process_is_acquired_immediately() {
+    let mut two = LeaderElector::new("pod_2".to_owned()).with_ended("pod_".to_owned());
+    two.record_observation(at(0), observed_lease("other_1", "1"));
+    assert_eq!(two.step(at(0)), Step::Wait(at(2)));
+    two.record_observation(at(2), observed_lease("pod_1", "2"));
+    assert_eq!(two.step(at(2)), write("2", true));
+    // Without the prefix, the candidate waits for the expiry.
+    let mut three = LeaderElector::new("pod_3".to_owned());
+    three.record_observation(at(2), observed_lease("pod_1", "2"));
+    assert_eq!(three.step(at(2)), Step::Wait(at(2)));
+}
+
+#[test]
 fn excessive_lease_duration_is_capped() {
     let mut two = LeaderElector::new("b".to_owned());
     let mut absurd = observed_lease("a", "1").unwrap();
