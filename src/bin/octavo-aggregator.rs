@@ -23,15 +23,11 @@ async fn start(
     let mut terminated = signal(SignalKind::terminate())?;
     let mut interrupted = signal(SignalKind::interrupt())?;
     info!("octavo-aggregator {}", env!("CARGO_PKG_VERSION"));
-    let running = run::start(settings)?;
-    tokio::select! {
-        _ = terminated.recv() => {}
-        _ = interrupted.recv() => {}
-        name = running.failed() => {
-            running.stop();
-            return Err(format!("the thread {name} exited unexpectedly").into());
+    let stop = async {
+        tokio::select! {
+            _ = terminated.recv() => {}
+            _ = interrupted.recv() => {}
         }
-    }
-    info!("stopping");
-    if running.stop() { Ok(()) } else { Err("not all tasks stopped in time".into()) }
+    };
+    Ok(run::run(settings, stop).await?)
 }

@@ -12,6 +12,7 @@ pub mod events;
 pub mod evict;
 pub mod gpu_operator;
 pub mod hardware_profiles;
+pub mod leader_label;
 pub mod lease;
 pub mod node;
 pub mod node_feature;

@@ -166,6 +166,20 @@ pub fn probes(context: &ApiContext) -> Router {
         .with_state(Readiness::new(context))
 }
 
+/// Routes of a standby: the probes, and 503 for everything else.
+pub fn standby() -> Router {
+    Router::new()
+        .route("/healthz", get(probes::live))
+        .route("/readyz", get(probes::ready_standby))
+        .fallback(refuse_as_standby)
+        .layer(from_fn(finalize_response))
+}
+
+async fn refuse_as_standby() -> ApiError {
+    let detail = "this replica is a standby and has no data; connect to the Service, which leads to the leader";
+    ApiError::new(ProblemKind::NotReady, detail)
+}
+
 async fn too_many_connections(version: Version) -> Response {
     let detail = "the limit of --max-connections is reached; retry later";
     let mut response = ApiError::new(ProblemKind::TooManyConnections, detail).into_response();

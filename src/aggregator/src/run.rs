@@ -6,6 +6,7 @@
 
 mod cluster;
 mod error;
+mod replica;
 mod threads;
 
 use std::net::SocketAddr;
@@ -42,7 +43,8 @@ use tokio::time::timeout;
 use tracing::{error, info, warn};
 
 use self::cluster::{ClusterTasks, profile_creator};
-pub use self::error::StartError;
+pub use self::error::{RunError, StartError};
+pub use self::replica::run;
 pub use self::threads::RunningAggregator;
 use self::threads::Threads;
 use super::access::guarded;
@@ -113,10 +115,38 @@ fn router(
 
 /// Starts both servers; they are listening when this returns.
 pub fn start(settings: &AggregatorSettings) -> Result<RunningAggregator, StartError> {
-    // In a separate thread, because within the caller's runtime another one can neither be blocked on nor dropped after
-    // an error.
-    let started = thread::scope(|scope| scope.spawn(|| launch(settings)).join());
-    started.unwrap_or_else(|panic| resume_unwind(panic))
+    outside_runtime(|| launch(settings))
+}
+
+/// Starts the server of a standby, which answers probes; it is listening when this returns.
+fn start_standby(settings: &AggregatorSettings) -> Result<RunningAggregator, StartError> {
+    outside_runtime(|| launch_standby(settings))
+}
+
+/// Runs `launch` in a separate thread, because within the caller's runtime another one can neither be blocked on nor dropped after
+/// an error.
+fn outside_runtime<T: Send>(launch: impl FnOnce() -> T + Send) -> T {
+    let launched = thread::scope(|scope| scope.spawn(launch).join());
+    launched.unwrap_or_else(|panic| resume_unwind(panic))
+}
+
+fn launch_standby(settings: &AggregatorSettings) -> Result<RunningAggregator, StartError> {
+    let stats = Stats::default();
+    // An invalid file must end the program now, not when it becomes the leader.
+    let unused = SharedStore::new(settings.fleet.limits(), stats.clone());
+    view(unused.view(), settings)?;
+    let serving = &settings.serving;
+    let runtime = runtime("standby")?;
+    let people = server(Protocol::Http, rest::standby(), serving, &stats)?;
+    let (listener, address) = listen(&runtime, READERS, serving.http_listen)?;
+    let threads = Threads::new();
+    let stopped = threads.stopped();
+    threads.spawn("standby", move || {
+        runtime.block_on(people.run(listener, stopped));
+        runtime.shutdown_timeout(RUNTIME_SHUTDOWN_TIMEOUT);
+    })?;
+    info!("listening for probes on {address}");
+    Ok(threads.running(watch::Sender::new(true)))
 }
 
 fn launch(settings: &AggregatorSettings) -> Result<RunningAggregator, StartError> {

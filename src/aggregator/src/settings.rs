@@ -405,6 +405,19 @@ mod tests {
     }
 
     #[test]
+    fn leader_election_needs_the_name_of_a_pod() {
+        let with = |pod: &str| {
+            settings(&["--plaintext", "--http-auth=none", "--leader-election", pod])
+                .map(|settings| settings.cluster.leader_election)
+        };
+        assert_eq!(with("aggregator-7d9f-x2x").unwrap().as_deref(), Some("aggregator-7d9f-x2x"));
+        for wrong in ["", "Aggregator", "a/b"] {
+            let text = with(wrong).unwrap_err().to_string();
+            assert!(text.contains("--leader-election"), "{text}");
+        }
+    }
+
+    #[test]
     fn pod_annotation_settings_are_resolved_and_validated() {
         let found =
             settings(&["--plaintext", "--http-auth=none", "--annotate-pods", "--kubeconfig=/k"])

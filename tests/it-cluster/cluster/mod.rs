@@ -29,6 +29,7 @@ mod real;
 mod scheduled;
 pub(crate) mod sharing;
 mod sharing_kubelet;
+mod standby;
 mod supervisor;
 mod validation;
 

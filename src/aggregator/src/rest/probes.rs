@@ -71,3 +71,8 @@ pub(super) async fn ready(State(readiness): State<Readiness>) -> Result<&'static
         Some(_) | None => Ok("ok\n"),
     }
 }
+
+/// Readiness probe of a standby. It is ready to become the leader, and a rollout must not wait for that.
+pub(super) async fn ready_standby() -> &'static str {
+    "standby\n"
+}

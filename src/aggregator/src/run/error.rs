@@ -1,4 +1,4 @@
-//! Errors of starting the aggregator.
+//! Errors of starting and running the aggregator.
 
 use std::io;
 use std::net::SocketAddr;
@@ -53,6 +53,9 @@ pub enum StartError {
     /// The client for annotating pods cannot be created.
     #[error("cannot connect to the API server for --annotate-pods")]
     PodTypes(#[source] ConnectError),
+    /// The client for the leader election cannot be created.
+    #[error("cannot connect to the API server for --leader-election")]
+    LeaderElection(#[source] ConnectError),
     /// A thread cannot be started.
     #[error("cannot start the thread {name}")]
     Thread {
@@ -61,4 +64,24 @@ pub enum StartError {
         /// Cause.
         source: io::Error,
     },
+}
+
+/// Error that ends a running aggregator.
+#[derive(Debug, Error)]
+pub enum RunError {
+    /// It cannot be started.
+    #[error(transparent)]
+    Start(#[from] StartError),
+    /// A thread ended without being stopped.
+    #[error("the thread {0} exited unexpectedly")]
+    Thread(&'static str),
+    /// Another replica can become the leader.
+    #[error(
+        "this replica is no longer the leader: it could not renew the Lease octavo-serving, or another replica has acquired it; \
+         exiting so that agents and clients connect to the leader"
+    )]
+    LeaseLost,
+    /// A task did not end within the time limit.
+    #[error("not all tasks stopped in time")]
+    NotStopped,
 }

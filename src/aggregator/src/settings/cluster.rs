@@ -1,5 +1,6 @@
-//! Settings of watching the cluster's nodes and pods, and of creating hardware profiles there.
+//! Settings of watching the cluster's nodes and pods, of creating hardware profiles there, and of several replicas.
 
+use octavo_node::workload::PodKey;
 use octavo_settings::EarlyExit;
 
 use super::{ServingSettings, usage};
@@ -28,6 +29,14 @@ pub struct ClusterSettings {
     /// aggregators, only the holder of the Lease octavo-policies writes. Without this flag, policies have no effect.
     #[arg(long, env = "OCTAVO_POLICIES")]
     pub policies: bool,
+
+    /// Name of this pod, if it is one of several replicas: it serves only while it is the leader
+    ///
+    /// The leader holds the Lease octavo-serving in --lease-namespace and labels its pod octavo.dev/role=leader, so that a Service
+    /// can select it. The other replicas are standbys, which answer only probes until one of them becomes the leader. The account
+    /// needs permission to list and patch pods in that namespace. A leader that loses the Lease exits with status 1.
+    #[arg(long, value_name = "POD", env = "OCTAVO_LEADER_ELECTION", value_parser = pod_name)]
+    pub leader_election: Option<String>,
 }
 
 impl ClusterSettings {
@@ -53,5 +62,12 @@ impl ClusterSettings {
             )));
         }
         Ok(())
+    }
+}
+
+fn pod_name(text: &str) -> Result<String, &'static str> {
+    match PodKey::new("any", text) {
+        Some(pod) => Ok(pod.name().to_owned()),
+        None => Err("a pod name has at most 253 lower-case letters, digits, '-' and '.'"),
     }
 }

@@ -23,7 +23,7 @@ pub struct WorkloadSettings {
     #[arg(long, env = "OCTAVO_ANNOTATE_PODS")]
     pub annotate_pods: bool,
 
-    /// Namespace of the Leases, for --annotate-pods and --policies
+    /// Namespace of the Leases, for --annotate-pods, --policies and --leader-election
     #[arg(
         long,
         value_name = "NAMESPACE",
