@@ -13,6 +13,7 @@ mod release;
 mod rows;
 mod sharing;
 mod slices;
+mod standby;
 
 use serde_json::{Value, json};
 

@@ -23,7 +23,6 @@ const WRONG: &[(&str, &str)] = &[
     ("{agent: {tolerations: [{op: Exists}]}}", "'/agent/tolerations/0'"),
     ("{agent: {devicePluginConfigs: [one]}}", "'/agent/devicePluginConfigs'"),
     ("{agent: {aggregator: {address: 'http://plain:1'}}}", "'/agent/aggregator/address'"),
-    ("{aggregator: {replicas: 2}}", "'/aggregator/replicas': value must be 1"),
     ("{aggregator: {priceBook: {currency: USD}}}", "'/aggregator/priceBook'"),
     ("{aggregator: {budgets: [team-a]}}", "'/aggregator/budgets'"),
     (
@@ -154,6 +153,15 @@ const WRONG: &[(&str, &str)] = &[
     ),
     ("{aggregator: {trustedProxies: [10.0.0.1]}}", "require aggregator.httpAuth: proxy-header"),
     ("{aggregator: {httpAuth: some}}", "httpAuth"),
+    ("{aggregator: {replicas: 0}}", "'/aggregator/replicas'"),
+    (
+        "{aggregator: {replicas: 2, ledger: {enabled: true}}}",
+        "aggregator.replicas above 1 requires aggregator.ledger.secretName",
+    ),
+    (
+        "{aggregator: {replicas: 2}, policy: {enabled: false}}",
+        "aggregator.replicas above 1 requires policy.enabled",
+    ),
     ("{aggregator: {proxy: {enabled: true}}}", "aggregator.proxy.image: set the image"),
     (
         "{aggregator: {httpAuth: none, proxy: {enabled: true, image: 'proxy:1'}}}",

@@ -22,12 +22,12 @@ pub(crate) const FOLDERS: &[ManifestRequest] = &[
     requested("options/nodefeature", "nodefeature, nodefeature policy"),
     requested(
         "overlays/openshift",
-        "privileged, agent, reports, authority, policies, access, aggregator, annotated pods, readers, \
+        "privileged, agent, reports, authority, policies, access, aggregator, annotated pods, pods policy, readers, \
             reviews, certificate, runtime, token, reader, applier, layouts, openshift, scc",
     ),
     requested(
         "tiers/applier",
-        "privileged, agent, reports, authority, policies, access, aggregator, annotated pods, readers, \
+        "privileged, agent, reports, authority, policies, access, aggregator, annotated pods, pods policy, readers, \
             reviews, aggregator user, certificate, runtime, token, reader, applier, layouts",
     ),
     requested(
@@ -72,7 +72,7 @@ pub(crate) const CHART: &[ManifestRequest] = &[
     requested(
         "dra",
         "agent, reports, authority, policies, access, aggregator, aggregator user, \
-            annotated pods, certificate, runtime, token, reader, applier, layouts, claims, cdi, \
+            annotated pods, pods policy, certificate, runtime, token, reader, applier, layouts, claims, cdi, \
             readers, reviews, test, test user, test by ConfigMap",
     ),
     requested(
@@ -84,7 +84,7 @@ pub(crate) const CHART: &[ManifestRequest] = &[
     ManifestRequest {
         name: "everything",
         parts: "privileged, agent, reports, authority, policies, access, drain, nodefeature, \
-            nodefeature policy, host processes, hand-off, pod events, annotated pods, rolled out policies, aggregator, follow, made profiles, aggregator user, certificate, runtime, token, reader, \
+            nodefeature policy, host processes, hand-off, pod events, annotated pods, pods policy, rolled out policies, aggregator, follow, made profiles, aggregator user, certificate, runtime, token, reader, \
             applier, layouts, aggregator layouts, readers, reviews, test, test user, test by ConfigMap, \
             monitoring, monitoring by ConfigMap, monitoring of readers, budget",
         own: "
@@ -128,7 +128,7 @@ pub(crate) const CHART: &[ManifestRequest] = &[
     },
     requested(
         "openshift",
-        "agent, reports, authority, policies, access, aggregator, annotated pods, certificate, \
+        "agent, reports, authority, policies, access, aggregator, annotated pods, pods policy, certificate, \
             runtime, token, reader, applier, layouts, openshift, scc, readers, reviews, test, \
             test by ConfigMap",
     ),
@@ -139,7 +139,7 @@ pub(crate) const CHART: &[ManifestRequest] = &[
     ),
     requested(
         "pools",
-        "agent, reports, authority, policies, access, drain, aggregator, annotated pods, \
+        "agent, reports, authority, policies, access, drain, aggregator, annotated pods, pods policy, \
             aggregator user, certificate, no root, user, runtime, token, reader, lab: agent, lab: reports, \
             lab: authority, lab: no root, lab: user, serving: agent, serving: reports, \
             serving: authority, serving: runtime, serving: token, serving: reader, serving: applier, \
@@ -151,6 +151,13 @@ pub(crate) const CHART: &[ManifestRequest] = &[
         name: "reporter",
         parts: "agent, reports, policies, no root, user",
         own: "DaemonSet octavo-agent: volume aggregator-ca.configMap corporate-ca.optional=true",
+    },
+    ManifestRequest {
+        name: "standby",
+        parts: "agent, reports, authority, policies, access, aggregator, standby, pods policy, aggregator user, \
+            certificate, no root, user, runtime, token, reader, readers, reviews, test, test user, \
+            test by ConfigMap, budget",
+        own: "Deployment octavo-aggregator: aggregator has OCTAVO_LEDGER secretKeyRef ledger.key=url",
     },
     ManifestRequest {
         name: "web",

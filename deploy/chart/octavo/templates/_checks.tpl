@@ -55,6 +55,10 @@
   {{- if and .policies.enabled (not .followCluster) }}{{ fail "aggregator.policies.enabled requires aggregator.followCluster: policies select nodes of the cluster" }}{{ end -}}
   {{- if and .enabled .policies.enabled (not $.Values.policy.enabled) }}{{ fail "aggregator.policies.enabled requires policy.enabled: only the policy restricts the aggregator to the labels and taints of accelerator policies" }}{{ end -}}
   {{- if and .ledger.enabled .ledger.teamLabel (not .followCluster) }}{{ fail "aggregator.ledger.teamLabel requires aggregator.followCluster: teams are labels of pods" }}{{ end -}}
+  {{- if include "octavo.standby" $ -}}
+    {{- if not $.Values.policy.enabled }}{{ fail "aggregator.replicas above 1 requires policy.enabled: only the policy restricts the aggregator to one label of its pods" }}{{ end -}}
+    {{- if and .ledger.enabled (not .ledger.secretName) }}{{ fail "aggregator.replicas above 1 requires aggregator.ledger.secretName: replicas cannot share a SQLite file; use a PostgreSQL database" }}{{ end -}}
+  {{- end -}}
   {{- if and .enabled .budgets (not (and .ledger.enabled .priceBook)) }}{{ fail "aggregator.budgets requires aggregator.ledger.enabled and aggregator.priceBook: costs are calculated from the usage ledger" }}{{ end -}}
   {{- if and .enabled (not .tls.secretName) (not .tls.generate) (not .tls.certManager.enabled) }}{{ fail "aggregator.tls: set secretName, generate or certManager.enabled: tokens are never sent unencrypted" }}{{ end -}}
   {{- if and .enabled .tls.certManager.enabled (not .tls.certManager.issuerRef.name) }}{{ fail "aggregator.tls.certManager.issuerRef: set the name of an issuer" }}{{ end -}}

@@ -73,6 +73,11 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- $needs | uniq | toJson -}}
 {{- end -}}
 
+{{/* Not empty if the aggregator has several replicas: a leader and its standbys. */}}
+{{- define "octavo.standby" -}}
+{{- if and .Values.aggregator.enabled (gt (int .Values.aggregator.replicas) 1) }}true{{ end -}}
+{{- end -}}
+
 {{/* Not empty if the aggregator annotates pods. Only agents of the tier `applier` know the devices of each pod. */}}
 {{- define "octavo.annotatePods" -}}
 {{- $known := has "pod-types" (include "octavo.needs" . | fromJsonArray) -}}
