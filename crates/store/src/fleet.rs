@@ -28,8 +28,8 @@ use octavo_stream::status::{self, NodeStatus, StatusError};
 
 use super::clock::Moment;
 use super::persistent_map::{Difference, Keyed, PersistentMap};
-pub(crate) use node_index::NodeClass;
 pub use node_index::NodeIndex;
+pub(crate) use node_index::{IndexedNode, NodeClass};
 pub use type_totals::TypeTotals;
 
 /// Immutable snapshot of all nodes. Cheap to clone.
@@ -123,14 +123,9 @@ impl Fleet {
     /// Number of nodes in each state at `now`, ordered by severity.
     pub fn states(&self, now: Moment) -> BTreeMap<NodeState, usize> {
         let mut states: BTreeMap<NodeState, usize> = NodeState::ALL.map(|state| (state, 0)).into();
-        for chunk in self.nodes.chunks() {
-            let of_class: Vec<NodeState> = chunk.classes().map(|class| class.state).collect();
-            for one in chunk.nodes(now) {
-                let reported = of_class.get(one.class).filter(|_| !one.is_stale(now));
-                let count =
-                    states.entry(reported.copied().unwrap_or(NodeState::Stale)).or_default();
-                *count = count.saturating_add(1);
-            }
+        for one in self.nodes.chunks().flat_map(|chunk| chunk.nodes(now)) {
+            let count = states.entry(one.state(now)).or_default();
+            *count = count.saturating_add(1);
         }
         states
     }

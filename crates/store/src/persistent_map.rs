@@ -27,11 +27,11 @@ pub trait ChunkIndex<T>: Clone + Default + fmt::Debug {
     /// Adds `entry` at this position.
     fn insert(&mut self, at: usize, entry: &T);
 
-    /// Removes the entry at this position.
-    fn remove(&mut self, at: usize);
+    /// Replaces the entry `old` at this position by `new`.
+    fn replace(&mut self, at: usize, old: &T, new: &T);
 
-    /// Removes the entries from this position on, and returns their index.
-    fn split_off(&mut self, at: usize) -> Self;
+    /// Removes the entry `old` at this position.
+    fn remove(&mut self, at: usize, old: &T);
 }
 
 /// Persistent ordered map. Cheap to clone.
@@ -109,9 +109,7 @@ impl<T: Keyed> PersistentMap<T> {
         let last = self.chunks.len().saturating_sub(1);
         let index = self.chunk_of(entry.key()).min(last);
         let Some(chunk) = self.chunks.get_mut(index) else {
-            let mut first = Chunk { entries: Vec::new(), index: T::Index::default() };
-            first.insert(0, entry);
-            self.chunks.push(Arc::new(first));
+            self.chunks.push(Arc::new(Chunk::new(vec![entry])));
             self.len = 1;
             return None;
         };
@@ -188,6 +186,14 @@ impl<T: Keyed> PersistentMap<T> {
 }
 
 impl<T: Keyed> Chunk<T> {
+    fn new(entries: Vec<Arc<T>>) -> Self {
+        let mut index = T::Index::default();
+        for (at, entry) in entries.iter().enumerate() {
+            index.insert(at, entry);
+        }
+        Self { entries, index }
+    }
+
     /// Entries in order.
     pub fn entries(&self) -> &[Arc<T>] {
         &self.entries
@@ -210,18 +216,21 @@ impl<T: Keyed> Chunk<T> {
 
     fn replace(&mut self, at: usize, entry: Arc<T>) -> Option<Arc<T>> {
         let place = self.entries.get_mut(at)?;
-        self.index.remove(at);
-        self.index.insert(at, &entry);
+        self.index.replace(at, place, &entry);
         Some(std::mem::replace(place, entry))
     }
 
     fn remove(&mut self, at: usize) -> Arc<T> {
-        self.index.remove(at);
-        self.entries.remove(at)
+        let old = self.entries.remove(at);
+        self.index.remove(at, &old);
+        old
     }
 
+    /// Removes the entries from this position on, and returns them.
     fn split_off(&mut self, at: usize) -> Self {
-        Self { entries: self.entries.split_off(at), index: self.index.split_off(at) }
+        let upper = self.entries.split_off(at);
+        *self = Self::new(std::mem::take(&mut self.entries));
+        Self::new(upper)
     }
 }
 
@@ -272,12 +281,12 @@ mod tests {
             self.insert(at, entry.1);
         }
 
-        fn remove(&mut self, at: usize) {
-            self.remove(at);
+        fn replace(&mut self, at: usize, old: &Entry, new: &Entry) {
+            assert_eq!(std::mem::replace(&mut self[at], new.1), old.1);
         }
 
-        fn split_off(&mut self, at: usize) -> Self {
-            self.split_off(at)
+        fn remove(&mut self, at: usize, old: &Entry) {
+            assert_eq!(self.remove(at), old.1);
         }
     }
 

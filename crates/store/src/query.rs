@@ -18,12 +18,11 @@ use std::sync::Arc;
 use octavo_fleet::summary::{NodeProblem, NodeState, Sharing};
 use octavo_model::id::TypeName;
 use octavo_model::reported::Reported;
-use octavo_node::label_set::LabelSet;
 use serde::{Deserialize, Serialize};
 use strum::{EnumString, IntoStaticStr, VariantArray};
 
 use super::clock::Moment;
-use super::fleet::{Fleet, Node, NodeClass};
+use super::fleet::{Fleet, IndexedNode, Node, NodeClass};
 pub use error::QueryError;
 pub use group::{GroupedNodes, group_nodes};
 pub use parse::{NO_STATE, check_names};
@@ -174,29 +173,29 @@ struct RankedNode<'a> {
 }
 
 impl<'a> RankedNode<'a> {
-    fn new((position, node): (usize, &'a Arc<Node>), key: SortKey, now: Moment) -> Self {
+    fn new((position, one): (usize, IndexedNode<'a>), key: SortKey, now: Moment) -> Self {
+        let IndexedNode { node, record, class, .. } = one;
         let rank = match key {
             SortKey::Name => Rank::Text(node.name.as_str().into()),
             SortKey::State => {
-                let state = node.state(now);
+                let state = one.state(now);
                 let severity = NodeState::ALL.iter().position(|one| *one == state);
                 Rank::number(severity.unwrap_or_default())
             }
-            SortKey::Devices => Rank::Number(node.counts(now).total.into()),
-            SortKey::Free => Rank::Number(node.counts(now).free.into()),
-            SortKey::Memory => Rank::Number(node.summary.memory.get()),
+            SortKey::Devices => Rank::Number(record.devices.into()),
+            // The use of the devices of a stale node is unknown.
+            SortKey::Free => Rank::Number(if one.is_stale(now) { 0 } else { record.free.into() }),
+            SortKey::Memory => Rank::Number(record.memory.get()),
             // An older confirmation has a greater rank.
             SortKey::Age => {
                 Rank::Number(u64::MAX.saturating_sub(node.freshness.confirmed().as_millis()))
             }
             SortKey::Type => {
-                let first = node.summary.types.first();
-                let name = first.and_then(|one| one.type_name.as_ref());
+                let name = class.types.first().and_then(Option::as_ref);
                 name.map_or(Rank::Untyped, |name| Rank::Text(name.as_str().into()))
             }
             SortKey::Sharing => {
-                let sharing = node.summary.sharing;
-                let place = Sharing::ALL.iter().position(|one| *one == sharing);
+                let place = Sharing::ALL.iter().position(|one| *one == class.sharing);
                 Rank::number(place.unwrap_or_default())
             }
         };
@@ -215,8 +214,8 @@ impl<'a> RankedNode<'a> {
 struct Filter<'a> {
     query: &'a Query,
     now: Moment,
-    /// Result for each label set, because nodes share label sets.
-    labels: BTreeMap<*const LabelSet, bool>,
+    /// Result for each label set, by its address, because nodes share label sets.
+    labels: BTreeMap<usize, bool>,
 }
 
 /// Result of the filters that depend on the class of a node and on its staleness only.
@@ -238,16 +237,16 @@ impl<'a> Filter<'a> {
     }
 
     /// Calls `act` with the position and the node of each match, in the order of names. Nodes are far apart in memory, so one is read only
-    /// if its class and staleness do not decide.
-    fn visit<'n>(&mut self, fleet: &'n Fleet, mut act: impl FnMut(usize, &'n Arc<Node>)) {
+    /// if the index does not decide.
+    fn visit<'n>(&mut self, fleet: &'n Fleet, mut act: impl FnMut(usize, IndexedNode<'n>)) {
         let mut position: usize = 0;
         for chunk in fleet.nodes.chunks() {
             let matches: Vec<ClassMatch> = chunk.classes().map(|one| self.class(one)).collect();
             for one in chunk.nodes(self.now) {
-                let class = matches.get(one.class);
+                let class = matches.get(one.record.class());
                 let is_match = class.is_some_and(|class| class.matches(|| one.is_stale(self.now)));
-                if is_match && self.accepts(one.node) {
-                    act(position, one.node);
+                if is_match && self.accepts(one) {
+                    act(position, one);
                 }
                 position = position.saturating_add(1);
             }
@@ -285,18 +284,14 @@ impl<'a> Filter<'a> {
     }
 
     /// Evaluates the filters that are not decided by the class.
-    fn accepts(&mut self, node: &Node) -> bool {
+    fn accepts(&mut self, IndexedNode { node, record, .. }: IndexedNode<'_>) -> bool {
         let Query { search, problems, selector, .. } = self.query;
         let is_wanted =
             |problem: &NodeProblem| problems.iter().any(|wanted| wanted == problem.reason);
-        (problems.is_empty() || node.problems(self.now).iter().any(is_wanted))
+        (selector.is_empty()
+            || *self.labels.entry(record.labels).or_insert_with(|| selector.matches(&node.labels)))
+            && (problems.is_empty() || node.problems(self.now).iter().any(is_wanted))
             && search.as_ref().is_none_or(|part| node.name.as_str().contains(part.as_str()))
-            && (selector.is_empty() || self.selects(&node.labels))
-    }
-
-    fn selects(&mut self, labels: &Arc<LabelSet>) -> bool {
-        let known = self.labels.entry(Arc::as_ptr(labels));
-        *known.or_insert_with(|| self.query.selector.matches(labels))
     }
 }
 

@@ -1,14 +1,15 @@
 //! Index of a chunk of nodes: filters, states and totals by type without a visit of each node.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
 
 use octavo_fleet::summary::{NodeState, Sharing};
 use octavo_model::id::TypeName;
+use octavo_model::quantity::Mebibytes;
 use octavo_model::reason::Reason;
 use octavo_model::reported::Reported;
 
-use super::type_totals::{TotalsByType, TypeTotals};
+use super::type_totals::TotalsByType;
 use super::{Fleet, Node};
 use crate::clock::Moment;
 use crate::persistent_map::{Chunk, ChunkIndex};
@@ -18,14 +19,12 @@ use crate::persistent_map::{Chunk, ChunkIndex};
 pub struct NodeIndex {
     /// Classes of the nodes. Few, because many nodes have the same; one that no node has any more is removed before the next is added.
     classes: Vec<Arc<NodeClass>>,
-    /// Class of each node, as a position in `classes`.
-    class_of: Vec<u16>,
+    records: Vec<NodeRecord>,
     /// Time in milliseconds up to which no node becomes stale, except those that the writer found stale. Confirmations postpone it, and a
     /// reader after this time calculates it again.
     fresh_until_ms: AtomicU64,
-    /// Totals by type of the nodes that the writer did not find stale, while all of these are fresh. Calculated by the first reader after a
-    /// change of the chunk.
-    fresh_types: OnceLock<Vec<TypeTotals>>,
+    /// Totals by type of the nodes that the writer did not find stale, as these report them.
+    reported: TotalsByType,
 }
 
 /// Properties that many nodes have in common and that queries filter by.
@@ -45,11 +44,28 @@ pub(crate) struct NodeClass {
     found_stale: bool,
 }
 
-/// Node with the position of its class in the chunk.
-pub(crate) struct ClassifiedNode<'a> {
+/// Properties of one node.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct NodeRecord {
+    /// Address of the labels, which equal nodes share. Only compared.
+    pub(crate) labels: usize,
+    /// Total memory of the devices.
+    pub(crate) memory: Mebibytes,
+    /// Number of devices.
+    pub(crate) devices: u32,
+    /// Number of free devices while the node reports.
+    pub(crate) free: u32,
+    /// Position in the classes of the chunk.
+    class: u16,
+}
+
+/// Node with its properties.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct IndexedNode<'a> {
     pub(crate) node: &'a Arc<Node>,
-    pub(crate) class: usize,
-    /// Whether the node cannot be stale.
+    pub(crate) record: &'a NodeRecord,
+    pub(crate) class: &'a NodeClass,
+    /// Whether the node is known to be fresh.
     is_fresh: bool,
 }
 
@@ -71,32 +87,27 @@ impl Chunk<Node> {
     }
 
     /// Nodes in order, at `now`.
-    pub(crate) fn nodes(&self, now: Moment) -> impl Iterator<Item = ClassifiedNode<'_>> {
-        let is_fresh = self.is_fresh(now);
-        let class_of = self.index().class_of.iter().map(|class| usize::from(*class));
-        self.entries().iter().zip(class_of).map(move |(node, class)| {
-            let class_is_fresh =
-                || self.index().classes.get(class).is_some_and(|class| !class.found_stale);
-            ClassifiedNode { node, class, is_fresh: is_fresh && class_is_fresh() }
+    pub(crate) fn nodes(&self, now: Moment) -> impl Iterator<Item = IndexedNode<'_>> {
+        self.indexed(self.is_fresh(now))
+    }
+
+    fn indexed(&self, is_fresh: bool) -> impl Iterator<Item = IndexedNode<'_>> {
+        let NodeIndex { classes, records, .. } = self.index();
+        self.entries().iter().zip(records).filter_map(move |(node, record)| {
+            let class = classes.get(record.class())?;
+            Some(IndexedNode { node, record, class, is_fresh: is_fresh && !class.found_stale })
         })
     }
 
     /// Adds the devices of all nodes at `now`.
     fn add_types(&self, all: &mut TotalsByType, now: Moment) {
-        if !self.is_fresh(now) {
-            self.entries().iter().for_each(|node| all.add_node(node, now));
-            return;
+        let is_fresh = self.is_fresh(now);
+        if is_fresh {
+            all.add_all(&self.index().reported);
         }
-        let fresh = self.index().fresh_types.get_or_init(|| {
-            let mut fresh = TotalsByType::default();
-            let nodes = self.entries().iter().filter(|node| !node.freshness.found_stale());
-            nodes.for_each(|node| fresh.add_node(node, now));
-            fresh.into_list()
-        });
-        fresh.iter().for_each(|totals| all.add(totals));
-        if self.classes().any(|class| class.found_stale) {
-            let stale = self.entries().iter().filter(|node| node.freshness.found_stale());
-            stale.for_each(|node| all.add_node(node, now));
+        if !is_fresh || self.classes().any(|class| class.found_stale) {
+            let others = self.indexed(is_fresh).filter(|one| !one.is_fresh);
+            others.for_each(|one| all.add_node(one.node, now));
         }
     }
 
@@ -115,10 +126,22 @@ impl Chunk<Node> {
     }
 }
 
-impl ClassifiedNode<'_> {
+impl NodeRecord {
+    /// Position in the classes of the chunk.
+    pub(crate) fn class(self) -> usize {
+        usize::from(self.class)
+    }
+}
+
+impl IndexedNode<'_> {
     /// Returns whether the node is stale at `now`, the time that the nodes were requested for.
     pub(crate) fn is_stale(&self, now: Moment) -> bool {
         !self.is_fresh && self.node.freshness.is_stale(now)
+    }
+
+    /// State of the node at `now`, the time that the nodes were requested for.
+    pub(crate) fn state(&self, now: Moment) -> NodeState {
+        if self.is_stale(now) { NodeState::Stale } else { self.class.state }
     }
 }
 
@@ -158,44 +181,79 @@ impl NodeIndex {
             self.classes.push(Arc::new(NodeClass::new(node)));
             self.classes.len().saturating_sub(1)
         });
-        // A chunk has at most as many classes as nodes, and a few hundred nodes.
-        u16::try_from(at).unwrap_or(u16::MAX)
+        class_number(at)
     }
 
     fn remove_unused_classes(&mut self) {
         let mut used: Vec<Arc<NodeClass>> = Vec::new();
-        for at in &mut self.class_of {
-            let Some(class) = self.classes.get(usize::from(*at)) else { continue };
+        for record in &mut self.records {
+            let Some(class) = self.classes.get(record.class()) else { continue };
             let known = used.iter().position(|one| Arc::ptr_eq(one, class));
-            let position = known.unwrap_or_else(|| {
+            let at = known.unwrap_or_else(|| {
                 used.push(Arc::clone(class));
                 used.len().saturating_sub(1)
             });
-            *at = u16::try_from(position).unwrap_or(u16::MAX);
+            record.class = class_number(at);
         }
         self.classes = used;
     }
+
+    fn record(&mut self, node: &Node) -> NodeRecord {
+        if !node.freshness.found_stale() {
+            self.fresh_until_ms.fetch_min(node.freshness.fresh_until_ms(), Ordering::Relaxed);
+        }
+        let counts = node.summary.counts();
+        NodeRecord {
+            labels: Arc::as_ptr(&node.labels).addr(),
+            memory: node.summary.memory,
+            devices: counts.total,
+            free: counts.free,
+            class: self.class(node),
+        }
+    }
+
+    fn add_totals(&mut self, node: &Node) {
+        if !node.freshness.found_stale() {
+            self.reported.add_reported(node);
+        }
+    }
+
+    fn remove_totals(&mut self, node: &Node) {
+        if !node.freshness.found_stale() {
+            self.reported.remove_reported(node);
+        }
+    }
+}
+
+/// Number of the class at this position: a chunk has a few hundred nodes, and at most one class more.
+fn class_number(position: usize) -> u16 {
+    u16::try_from(position).unwrap_or(u16::MAX)
 }
 
 impl ChunkIndex<Node> for NodeIndex {
     fn insert(&mut self, at: usize, node: &Node) {
-        let class = self.class(node);
-        self.class_of.insert(at, class);
-        if !node.freshness.found_stale() {
-            self.fresh_until_ms.fetch_min(node.freshness.fresh_until_ms(), Ordering::Relaxed);
+        let record = self.record(node);
+        self.records.insert(at, record);
+        self.add_totals(node);
+    }
+
+    fn replace(&mut self, at: usize, old: &Node, new: &Node) {
+        let record = self.record(new);
+        if let Some(place) = self.records.get_mut(at) {
+            *place = record;
         }
-        self.fresh_types.take();
+        let is_same = old.freshness.found_stale() == new.freshness.found_stale()
+            && old.has_agent() == new.has_agent()
+            && old.summary.types == new.summary.types;
+        if !is_same {
+            self.remove_totals(old);
+            self.add_totals(new);
+        }
     }
 
-    fn remove(&mut self, at: usize) {
-        self.class_of.remove(at);
-        self.fresh_types.take();
-    }
-
-    fn split_off(&mut self, at: usize) -> Self {
-        self.fresh_types.take();
-        let class_of = self.class_of.split_off(at);
-        Self { class_of, ..self.clone() }
+    fn remove(&mut self, at: usize, old: &Node) {
+        self.records.remove(at);
+        self.remove_totals(old);
     }
 }
 
@@ -203,21 +261,20 @@ impl Default for NodeIndex {
     fn default() -> Self {
         Self {
             classes: Vec::new(),
-            class_of: Vec::new(),
+            records: Vec::new(),
             fresh_until_ms: AtomicU64::new(u64::MAX),
-            fresh_types: OnceLock::new(),
+            reported: TotalsByType::default(),
         }
     }
 }
 
 impl Clone for NodeIndex {
-    /// Copies the index for a change, which makes the totals by type outdated.
     fn clone(&self) -> Self {
         Self {
             classes: self.classes.clone(),
-            class_of: self.class_of.clone(),
+            records: self.records.clone(),
             fresh_until_ms: AtomicU64::new(self.fresh_until_ms.load(Ordering::Relaxed)),
-            fresh_types: OnceLock::new(),
+            reported: self.reported.clone(),
         }
     }
 }

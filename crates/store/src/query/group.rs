@@ -28,7 +28,8 @@ pub struct GroupedNodes {
 /// Ignores the position of the page.
 pub fn group_nodes(fleet: &Fleet, query: &Query, most: usize, now: Moment) -> Vec<GroupedNodes> {
     let mut all: BTreeMap<NodeGroup, (GroupedNodes, Vec<RankedNode<'_>>)> = BTreeMap::new();
-    Filter::new(query, now).visit(fleet, |position, node| {
+    Filter::new(query, now).visit(fleet, |position, one| {
+        let node = one.node;
         let types = node.summary.types.iter();
         let group = NodeGroup::from_types(types.map(|one| one.type_name.as_ref()));
         let (grouped, placed) = all.entry(group.clone()).or_insert_with(|| {
@@ -45,7 +46,7 @@ pub fn group_nodes(fleet: &Fleet, query: &Query, most: usize, now: Moment) -> Ve
         grouped.counts = grouped.counts.plus(node.counts(now));
         let memory = node.summary.memory.get();
         grouped.memory_mib = grouped.memory_mib.saturating_add(memory);
-        placed.push(RankedNode::new((position, node), query.sort.key, now));
+        placed.push(RankedNode::new((position, one), query.sort.key, now));
     });
     let mut left = most;
     let groups = all.into_values().map(|(grouped, mut placed)| {

@@ -12,6 +12,7 @@ use octavo_model::id::NodeName;
 use octavo_model::inventory::{Inventory, NvmlState};
 use octavo_model::quantity::Mebibytes;
 use octavo_model::reported::Reported;
+use octavo_node::label_set::LabelSet;
 use octavo_stream::protocol::{Parts, Run};
 use proptest::prelude::*;
 
