@@ -62,7 +62,7 @@ fn place(pod: &ClusterPod, node: &ClusterNode) {
     assert!(slots == 0 || obstacle.is_none(), "{slots} slots, {obstacle:?}");
     let mut sum = held;
     sum.add(&pod.requirements.amounts);
-    sum.subtract(&pod.requirements.amounts);
+    sum.raise_to(&pod.requirements.amounts);
     let names = sum.iter().map(|(name, _)| (name, sum.quantity(name)));
     assert!(names.map(|(name, text)| name.len() + text.len()).sum::<usize>() < 64 * 1024);
 }
