@@ -6,6 +6,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::api::{ListParams, Patch, PatchParams};
 use kube::{Api, Client, ResourceExt};
 use serde_json::json;
+use tracing::warn;
 
 use super::client::{RequestError, request_within};
 use super::lease::REQUEST_TIMEOUT;
@@ -69,6 +70,10 @@ impl LeaderLabel {
             match written.await {
                 // Deleted in the meantime.
                 Err(error) if value.is_none() && error.code() == Some(404) => {}
+                // The Services select only pods of the aggregator.
+                Err(error) if value.is_none() && error.code() == Some(403) => {
+                    warn!(%pod, %error, "cannot remove the label of the leader from another pod");
+                }
                 written => drop(written?),
             }
         }

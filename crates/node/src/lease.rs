@@ -164,6 +164,8 @@ impl LeaderElector {
             Some(sent_at.saturating_add(LEASE_DURATION).saturating_sub(EXPIRY_MARGIN));
         self.due = sent_at.saturating_add(RENEW_INTERVAL);
         self.known = LeaseState::Held { version };
+        // Another process with the same prefix has acquired the Lease after this one, so it is alive.
+        self.ended = None;
     }
 
     /// Records a write conflict: another candidate changed the Lease first.

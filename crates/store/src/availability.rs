@@ -161,8 +161,13 @@ impl Counter {
         let is_same =
             counted.watched.as_ref().is_some_and(|then| Arc::ptr_eq(&then.snapshot, &now.snapshot));
         let then = counted.watched.as_ref().and_then(|then| then.current_at);
+        let is_same = is_same && then.is_some() == now.current_at.is_some();
         let current_at = if is_same { now.current_at } else { then };
         let age = current_at.map(|current_at| current_at.elapsed());
+        // Agents may have reported since.
+        let of_agents =
+            if self.is_current(counted) { Duration::ZERO } else { counted.at.elapsed() };
+        let age = age.map(|age| age.max(of_agents));
         Age {
             age: age.unwrap_or_else(|| Moment::default().age(self.view.clock().now())),
             is_stale: age.is_none_or(|age| age > STALE_AFTER),
@@ -220,9 +225,19 @@ impl Counter {
             Freshness::Fresh
         } else if age < MEANWHILE {
             Freshness::Stale
-        } else {
+        } else if last.value.at.elapsed() < STALE_AFTER && self.is_same_source(&last.value) {
             Freshness::Overdue
+        } else {
+            Freshness::Expired
         }
+    }
+
+    /// Returns whether a count is based on a cluster exactly if one has been read now.
+    fn is_same_source(&self, counted: &AvailabilityCount) -> bool {
+        let is_read = |watched: Option<&WatchedCluster>| {
+            watched.is_some_and(|watched| watched.current_at.is_some())
+        };
+        is_read(counted.watched.as_deref()) == is_read(self.watched().as_deref())
     }
 
     /// Returns whether the count describes the current state.

@@ -108,7 +108,10 @@ impl<T: Clone + Send + Sync + 'static, W: Send + 'static> StaleWhileRevalidate<T
             }
         };
         match overdue {
-            Some(before) => timeout(MAX_WAIT, computing).await.unwrap_or(Ok(before)),
+            Some(before) => {
+                let computed = timeout(MAX_WAIT, computing).await;
+                computed.unwrap_or_else(|_late| Ok(self.last(|_| true).unwrap_or(before)))
+            }
             None => computing.await,
         }
     }

@@ -176,7 +176,7 @@ pub fn standby() -> Router {
 }
 
 async fn refuse_as_standby() -> ApiError {
-    let detail = "this replica is a standby and has no data; connect to the Service, which leads to the leader";
+    let detail = "this replica is a standby and has no data; connect to the Service instead";
     ApiError::new(ProblemKind::NotReady, detail)
 }
 

@@ -23,6 +23,7 @@ use octavo_access::guard::Guard;
 use octavo_files::config_files::LayoutFile;
 use octavo_files::config_files::budgets::BudgetFile;
 use octavo_files::config_files::prices::PriceFile;
+use octavo_files::config_files::profiles::HardwareProfileFile;
 use octavo_fleet::startup::StartupProgress;
 use octavo_kube::access_review::AccessReviewer;
 use octavo_kube::client::{Client, ConnectError, Program, connect};
@@ -135,9 +136,14 @@ fn launch_standby(settings: &AggregatorSettings) -> Result<RunningAggregator, St
     // An invalid file must end the program now, not when it becomes the leader.
     let unused = SharedStore::new(settings.fleet.limits(), stats.clone());
     view(unused.view(), settings)?;
+    let profiles = settings.fleet.profiles.as_deref().map(HardwareProfileFile::open);
+    profiles.transpose().map_err(StartError::Profiles)?;
     let serving = &settings.serving;
     let runtime = runtime("standby")?;
-    let people = server(Protocol::Http, rest::standby(), serving, &stats)?;
+    let people = Server {
+        reserve: Some(rest::standby()),
+        ..server(Protocol::Http, rest::standby(), serving, &stats)?
+    };
     let (listener, address) = listen(&runtime, READERS, serving.http_listen)?;
     let threads = Threads::new();
     let stopped = threads.stopped();

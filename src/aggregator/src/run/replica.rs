@@ -56,13 +56,17 @@ async fn run_replica(
     let (lead, holder) = LeaseHolder::of_pod(client.clone(), (namespace, LEASE_NAME), pod);
     let label = LeaderLabel::new(client, namespace, pod);
     let (end, ended) = watch::channel(false);
-    let replica = async {
-        let result = stand_by_and_lead(settings, lead, &label, stop).await;
-        // Releases the Lease, after the servers have stopped: two replicas never serve at the same time.
-        end.send_replace(true);
-        result
+    let mut holding = pin!(holder.run(ended));
+    let mut replica = pin!(stand_by_and_lead(settings, lead, &label, stop));
+    let result = tokio::select! {
+        result = replica.as_mut() => result,
+        () = holding.as_mut() => return replica.await,
     };
-    let (result, ()) = tokio::join!(replica, holder.run(ended));
+    // Servers that have not stopped end with the process, and the Lease expires after it. Two replicas never serve at the same time.
+    if !matches!(result, Err(RunError::NotStopped | RunError::Thread(_))) {
+        end.send_replace(true);
+        holding.await;
+    }
     result
 }
 
@@ -125,11 +129,13 @@ async fn keep_label(label: &LeaderLabel) -> Infallible {
     let mut is_claimed = false;
     let mut last_error = None;
     loop {
-        let result = if is_claimed { label.check().await } else { label.claim().await };
+        // The list of a large namespace can exceed the time limit unless it comes from the cache.
+        let is_claiming = !is_claimed && last_error.is_none();
+        let result = if is_claiming { label.claim().await } else { label.check().await };
         let wait = match result {
             Ok(is_changed) => {
                 if is_changed {
-                    info!("pod labeled as the leader; the Service leads to it");
+                    info!("pod labeled as the leader; the Service selects it");
                 }
                 is_claimed = true;
                 last_error = None;
