@@ -31,7 +31,7 @@ pub use self::create_request::{DraftRequest, NO_TAINT};
 pub use self::draft::{Draft, draft};
 pub use self::draft_error::{DraftError, DraftNote};
 pub use self::finding::{Finding, FindingSeverity};
-pub use self::matching_nodes::{MatchingDevices, MatchingNodes, matching_nodes};
+pub use self::matching_nodes::{CandidateNode, MatchingDevices, MatchingNodes, matching_nodes};
 pub use self::node_types::{
     DevicesByType, LabeledDevices, counts_partitions, devices_from_labels, labeled_devices,
     selecting_label,

@@ -90,15 +90,14 @@ async fn cluster(name: &str, agents: usize, rounds: usize) {
     let profiles = Profiles::new(Some(observed), Some(cluster.clone()), None);
     let view = FleetView::new(fleet, clock).with_profiles(profiles);
     let counter = Counter::new(view.clone(), Some(cluster));
-    let [mut snapshots, mut counts, mut reports] = [const { Vec::new() }; 3];
+    let [mut counts, mut reports] = [const { Vec::new() }; 2];
     for round in 0..=rounds {
         advance(PAUSE).await;
-        let (start, mut snapshot) = (cpu_time(), ClusterSnapshot::clone(&sender.borrow().snapshot));
+        let mut snapshot = ClusterSnapshot::clone(&sender.borrow().snapshot);
         for changed in 0..CHANGED_PODS {
             let number = round * CHANGED_PODS + changed;
             snapshot.insert_pod(Arc::new(pod(number * 7919 % PODS, number)));
         }
-        snapshots.push(cpu_time() - start);
         sender.send_replace(watched(snapshot));
         store.send_modify(|fleet| {
             change(fleet, (0..agents / 20).map(|number| (number * 20 + round) % NODES), round);
@@ -110,7 +109,6 @@ async fn cluster(name: &str, agents: usize, rounds: usize) {
         view.profiles().latest_report(view.fleet()).await;
         reports.push(cpu_time() - start);
     }
-    print(&format!("snapshot: {name}"), snapshots);
     print(&format!("availability: {name}"), counts);
     print(&format!("{PROFILES} profiles: {name}"), reports);
 }

@@ -21,7 +21,7 @@ use octavo_fleet::access::{Visibility, VisibleTypes};
 use octavo_fleet::cluster::ClusterSnapshot;
 use octavo_fleet::hardware_profile::document::{ProfileRow, ProfileSource};
 use octavo_fleet::hardware_profile::{
-    ClusterContext, Draft, DraftError, DraftRequest, HardwareProfile, LocalQueues,
+    CandidateNode, ClusterContext, Draft, DraftError, DraftRequest, HardwareProfile, LocalQueues,
     ProfileAnnotations, ProfileKey, ProfileKind, Specs, check_profile, draft,
 };
 use octavo_kube::cluster::WatchedCluster;
@@ -349,9 +349,10 @@ impl ProfileInputs {
         let queues = self.known.as_ref().map_or(&nothing, |known| &known.queues);
         let snapshot = self.snapshot.as_deref();
         let of_nodes = snapshot.map(|snapshot| types(&self.fleet, snapshot, &catalog));
-        let around = snapshot.zip(of_nodes.as_ref());
-        let around = around.map(|(snapshot, types)| ClusterContext { snapshot, types });
-        let profiles = self.profiles().into_iter().map(|profile| {
+        let cluster = snapshot.zip(of_nodes.as_ref());
+        let cluster =
+            cluster.map(|(snapshot, types)| (snapshot, CandidateNode::all(snapshot, types)));
+        let row = |profile: &HardwareProfile, around: Option<ClusterContext<'_>>| {
             let (reach, findings) = check_profile(profile, around, queues);
             // Memory reported by drivers takes precedence over the catalog's.
             let specs = |name: &TypeName| {
@@ -361,8 +362,23 @@ impl ProfileInputs {
             };
             let row = ProfileRow::new(profile, (reach.as_ref(), &findings), specs);
             (row, profile.annotations.clone())
-        });
-        ProfileReport { revision: 0, source: self.source(), profiles: profiles.collect() }
+        };
+        let mut profiles: Vec<_> = self.profiles().into_iter().enumerate().collect();
+        // Profiles with the same selector follow one another, so that its nodes are determined once.
+        profiles.sort_by_key(|(_, profile)| profile.selector());
+        let mut rows = Vec::new();
+        for group in profiles.chunk_by(|(_, one), (_, next)| one.selector() == next.selector()) {
+            let selector = group.first().and_then(|(_, profile)| profile.selector());
+            let selected = cluster
+                .as_ref()
+                .map(|(snapshot, nodes)| (*snapshot, CandidateNode::select(nodes, selector)));
+            let around =
+                selected.as_ref().map(|(snapshot, selected)| ClusterContext { snapshot, selected });
+            rows.extend(group.iter().map(|(place, profile)| (*place, row(profile, around))));
+        }
+        rows.sort_by_key(|(place, _)| *place);
+        let profiles = rows.into_iter().map(|(_, row)| row).collect();
+        ProfileReport { revision: 0, source: self.source(), profiles }
     }
 
     fn source(&self) -> ProfileSource {

@@ -144,13 +144,7 @@ pub fn decode(parts: &Parts) -> Result<NodeStatus, StatusError> {
     let node = part(PartKey::node())
         .ok_or_else(|| StatusError::part(&PartKey::node(), StatusProblem::MissingPart))?;
     let (machine, nvml) = decode_node(node)?;
-    let catalogs = Catalogs::decode(parts)?;
-    let mut devices = Vec::new();
-    for (key, content) in device_parts(parts) {
-        devices.push(decode_device(key, content, &catalogs)?);
-    }
-    // Keys sort as text, addresses sort numerically.
-    devices.sort_by_key(|device| device.pci);
+    let devices = decode_devices(parts)?;
     // The same order as for incremental updates, so that both report the same one of several errors.
     let labels = part(PartKey::labels()).map(decode_labels).transpose()?.unwrap_or_default();
     let layout = part(PartKey::layout()).map(decode_layout).transpose()?;
@@ -252,6 +246,17 @@ pub fn decode_device(
     decode_part(key, content, |message: v1::Device| {
         device::read(pci, message, |named| catalogs.get(named))
     })
+}
+
+/// Decodes all devices, ordered by their addresses.
+pub fn decode_devices(parts: &Parts) -> Result<Vec<Device>, StatusError> {
+    let catalogs = Catalogs::decode(parts)?;
+    let devices = device_parts(parts);
+    let devices = devices.map(|(key, content)| decode_device(key, content, &catalogs));
+    let mut devices: Vec<Device> = devices.collect::<Result<_, _>>()?;
+    // Keys sort as text, addresses sort numerically.
+    devices.sort_by_key(|device| device.pci);
+    Ok(devices)
 }
 
 /// Parts that are devices.

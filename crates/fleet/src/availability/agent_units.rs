@@ -136,8 +136,10 @@ const SHARED_CLASS: &str = "shared.octavo.dev";
 const OTHER_RESOURCE: &str = "other";
 
 impl AgentUnits {
-    /// Counts the units of a node's inventory. The potential capacity of idle devices is cached in `known`.
-    pub fn from_inventory(
+    /// Counts the units of a node with these devices, of which `summaries` are the summaries ([`DeviceSummary::all`]). The
+    /// potential capacity of idle devices is cached in `known`.
+    pub fn new(
+        summaries: &[DeviceSummary],
         inventory: &Inventory,
         reported: AgentReport<'_>,
         known: &mut PotentialCache,
@@ -145,7 +147,6 @@ impl AgentUnits {
         let allocations = Allocations::of(reported);
         let held: BTreeSet<&str> = allocations.held.keys().copied().collect();
         let mut all: BTreeMap<(String, Shape, Option<TypeName>), UnitCounts> = BTreeMap::new();
-        let summaries = DeviceSummary::all(inventory);
         let devices = inventory.devices.iter().map(Some);
         // Devices that only the Neuron driver reports come last and are not in `inventory.devices`.
         let devices = devices.chain(std::iter::repeat(None));

@@ -1,11 +1,11 @@
 //! Checks of a profile: of its own fields, and of the nodes that it reaches.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use octavo_model::id::TypeName;
 
 use super::{
-    DevicesByType, Finding, HardwareProfile, Identifier, MatchingNodes, Scheduling, matching_nodes,
+    CandidateNode, Finding, HardwareProfile, Identifier, MatchingNodes, Scheduling, matching_nodes,
 };
 use crate::cluster::{ClusterSnapshot, Selector};
 
@@ -14,8 +14,8 @@ use crate::cluster::{ClusterSnapshot, Selector};
 pub struct ClusterContext<'a> {
     /// Nodes and pods.
     pub snapshot: &'a ClusterSnapshot,
-    /// Device types by node name.
-    pub types: &'a BTreeMap<String, DevicesByType>,
+    /// Nodes that the selector of the profile matches.
+    pub selected: &'a [CandidateNode<'a>],
 }
 
 /// Kueue's queues in a cluster.
@@ -58,7 +58,7 @@ pub fn check_profile(
     findings.extend(profile.unreadable.iter().cloned().map(Finding::Unreadable));
     findings.extend(profile.identifiers.iter().filter_map(counts));
     let reached = around.and_then(|around| {
-        let reached = matching_nodes(profile, around.snapshot, around.types)?;
+        let reached = matching_nodes(profile, around.selected)?;
         check_reach(profile, &reached, around.snapshot, &mut findings);
         Some(reached)
     });

@@ -10,8 +10,8 @@ use utoipa::ToSchema;
 use super::node_types::DevicesByType;
 use super::{HardwareProfile, Scheduling};
 use crate::cluster::{
-    Amounts, ClusterNode, ClusterSnapshot, PlacementObstacle, PodRequirements, Taint, free_slots,
-    placement_obstacle,
+    Amounts, ClusterNode, ClusterSnapshot, PlacementObstacle, PodRequirements, Selector, Taint,
+    free_slots, placement_obstacle,
 };
 
 /// Nodes that a profile reaches in a cluster.
@@ -72,11 +72,44 @@ pub struct MatchingDevices {
     pub free: u64,
 }
 
-/// Determines the nodes that `profile` reaches; `None` if a queue decides. `types` are the device types of the nodes.
+/// Node of the cluster, with the data that decide which profiles reach it.
+#[derive(Debug, Clone, Copy)]
+pub struct CandidateNode<'a> {
+    node: &'a ClusterNode,
+    /// Amounts that pods hold on it; `None` if there are no pods.
+    held: Option<&'a Amounts>,
+    types: Option<&'a DevicesByType>,
+}
+
+impl<'a> CandidateNode<'a> {
+    /// All nodes of the cluster. `types` are the device types of the nodes.
+    pub fn all(
+        snapshot: &'a ClusterSnapshot,
+        types: &'a BTreeMap<String, DevicesByType>,
+    ) -> Vec<Self> {
+        let nodes = snapshot.nodes.iter().map(|(name, node)| Self {
+            node,
+            held: snapshot.held_on(name),
+            types: types.get(name),
+        });
+        nodes.collect()
+    }
+
+    /// The nodes of `all` that the selector matches; all without a selector.
+    pub fn select(all: &[Self], selector: Option<&Selector>) -> Vec<Self> {
+        let is_selected = |one: &&Self| {
+            let mut labels = selector.into_iter().flatten();
+            labels.all(|(key, value)| one.node.label(key) == Some(value))
+        };
+        all.iter().filter(is_selected).copied().collect()
+    }
+}
+
+/// Determines the nodes that `profile` reaches; `None` if a queue decides. `selected` are the nodes that its selector
+/// matches.
 pub fn matching_nodes(
     profile: &HardwareProfile,
-    snapshot: &ClusterSnapshot,
-    types: &BTreeMap<String, DevicesByType>,
+    selected: &[CandidateNode<'_>],
 ) -> Option<MatchingNodes> {
     if matches!(profile.scheduling, Scheduling::Queue { .. }) {
         return None;
@@ -86,11 +119,7 @@ pub fn matching_nodes(
     let nothing = Amounts::default();
     let mut reach = MatchingNodes::default();
     let mut by_type: BTreeMap<(bool, Option<TypeName>), MatchingDevices> = BTreeMap::new();
-    for node in snapshot.nodes.values() {
-        let is_selected = |(key, value): (&String, &String)| node.label(key) == Some(value);
-        if !wants.selector.iter().all(is_selected) {
-            continue;
-        }
+    for CandidateNode { node, held, types } in selected {
         reach.selected = reach.selected.saturating_add(1);
         for name in &devices {
             reach.max_per_node.raise(name, node.allocatable.get(name));
@@ -107,14 +136,13 @@ pub fn matching_nodes(
         if !against.is_empty() {
             continue;
         }
-        let free = free_slots(&wants, node, snapshot.held_on(&node.name).unwrap_or(&nothing));
+        let free = free_slots(&wants, node, held.unwrap_or(&nothing));
         reach.count(node, &wants, free);
-        let held = types.get(&node.name);
-        if held.is_some_and(|held| held.len() > 1) {
+        if types.is_some_and(|types| types.len() > 1) {
             reach.mixed = reach.mixed.saturating_add(1);
             reach.mixed_free = reach.mixed_free.saturating_add(free);
         }
-        add(&mut by_type, held, free);
+        add(&mut by_type, *types, free);
     }
     reach.types = by_type.into_values().collect();
     Some(reach)

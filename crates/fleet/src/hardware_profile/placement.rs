@@ -104,7 +104,7 @@ mod tests {
 
     use std::collections::BTreeMap;
 
-    use super::super::{Count, Identifier, matching_nodes};
+    use super::super::{CandidateNode, Count, Identifier, matching_nodes};
     use super::*;
     use crate::cluster::{ClusterPod, Effect, Phase, PodKey, Readiness, Taint};
 
@@ -218,7 +218,11 @@ mod tests {
             let found = placements(&profile("l4", 1), Some(&snapshot));
             let PlacementTarget::Nodes(places) = &found[0].to else { panic!() };
             let fits = places.iter().any(|place| place.free >= count);
-            let reached = matching_nodes(&profile("l4", count), &snapshot, &BTreeMap::new());
+            let types = BTreeMap::new();
+            let all = CandidateNode::all(&snapshot, &types);
+            let profile = profile("l4", count);
+            let selected = CandidateNode::select(&all, profile.selector());
+            let reached = matching_nodes(&profile, &selected);
             prop_assert_eq!(fits, reached.unwrap().free > 0);
         }
     }

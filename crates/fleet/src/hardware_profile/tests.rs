@@ -85,8 +85,18 @@ fn check_on(
     profile: &HardwareProfile,
     snapshot: &ClusterSnapshot,
 ) -> (Option<MatchingNodes>, Vec<Finding>) {
-    let around = ClusterContext { snapshot, types: &types(snapshot) };
-    check_profile(profile, Some(around), &LocalQueues::Unknown)
+    check_with(profile, snapshot, &LocalQueues::Unknown)
+}
+
+fn check_with(
+    profile: &HardwareProfile,
+    snapshot: &ClusterSnapshot,
+    queues: &LocalQueues,
+) -> (Option<MatchingNodes>, Vec<Finding>) {
+    let types = types(snapshot);
+    let all = CandidateNode::all(snapshot, &types);
+    let selected = CandidateNode::select(&all, profile.selector());
+    check_profile(profile, Some(ClusterContext { snapshot, selected: &selected }), queues)
 }
 
 fn words(profile: &HardwareProfile, snapshot: &ClusterSnapshot) -> Vec<(&'static str, String)> {
@@ -303,7 +313,6 @@ fn queue_must_exist_and_decides_placement() {
         ..profile()
     };
     let cluster = snapshot([node("a", H200)]);
-    let around = ClusterContext { snapshot: &cluster, types: &types(&cluster) };
     let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
     for (queues, expected) in [
         (LocalQueues::Unknown, None),
@@ -311,7 +320,7 @@ fn queue_must_exist_and_decides_placement() {
         (LocalQueues::Known(names(&["other"])), Some("no namespace has the LocalQueue \"team\"")),
         (LocalQueues::NoKueue, Some("Kueue is not installed")),
     ] {
-        let (reach, findings) = check_profile(&queued, Some(around), &queues);
+        let (reach, findings) = check_with(&queued, &cluster, &queues);
         assert_eq!(reach, None);
         assert_eq!(findings.len(), usize::from(expected.is_some()));
         for finding in findings {

@@ -7,7 +7,9 @@ use octavo_fleet::availability::{
     AgentNode, AgentReport, AgentUnits, PotentialCache, has_same_allocations,
 };
 use octavo_model::id::NodeName;
+use octavo_model::inventory::Inventory;
 use octavo_stream::protocol::{Content, PartKey, Parts};
+use octavo_stream::status;
 
 use crate::clock::Moment;
 use crate::fleet::{Fleet, Freshness, Node};
@@ -68,11 +70,14 @@ impl SeenAgents {
     }
 }
 
-/// Units that the agent of this node reports.
+/// Units that the agent of this node reports. Decodes no more of the status than they need.
 fn units(node: &Node, known: &mut PotentialCache) -> Option<Arc<AgentUnits>> {
-    let status = node.status().ok()?;
-    let reported = AgentReport { usage: status.usage.as_ref(), sharing: status.sharing.as_ref() };
-    Some(Arc::new(AgentUnits::from_inventory(&status.inventory, reported, known)))
+    let devices = status::decode_devices(&node.parts).ok()?;
+    let sharing = node.parts.get(PartKey::SHARING).map(status::decode_sharing);
+    let (usage, sharing) = (node.usage_by_pod(), sharing.transpose().ok()?);
+    let reported = AgentReport { usage: usage.as_ref(), sharing: sharing.as_ref() };
+    let inventory = Inventory { devices, ..Inventory::default() };
+    Some(Arc::new(AgentUnits::new(&node.devices, &inventory, reported, known)))
 }
 
 /// Returns whether both versions of a node report the same units. The usage changes often, but its allocations do not.

@@ -21,10 +21,17 @@ fn inventory(device: Device) -> Inventory {
     }
 }
 
+fn from_inventory(
+    inventory: &Inventory,
+    reported: AgentReport<'_>,
+    known: &mut PotentialCache,
+) -> AgentUnits {
+    AgentUnits::new(&DeviceSummary::all(inventory), inventory, reported, known)
+}
+
 fn seen(device: Device, usage: Option<&Usage>) -> (u64, u64, u64) {
     let reported = AgentReport { usage, sharing: None };
-    let seen =
-        AgentUnits::from_inventory(&inventory(device), reported, &mut PotentialCache::default());
+    let seen = from_inventory(&inventory(device), reported, &mut PotentialCache::default());
     let units = &seen.units[0];
     assert_eq!((units.resource.as_str(), units.total, seen.units.len()), ("nvidia.com/gpu", 1, 1));
     (units.free, units.in_use, units.unknown_use())
@@ -86,7 +93,7 @@ fn units_of_resource_claims_have_the_name_of_their_class() {
         let reported = AgentReport { usage, sharing: Some(&sharing) };
         let inventory = inventory(device());
         let known = &mut PotentialCache::default();
-        let seen = AgentUnits::from_inventory(&inventory, reported, known);
+        let seen = from_inventory(&inventory, reported, known);
         assert!(seen.serves_claims && seen.idle.is_empty());
         let units = seen.units.into_iter().next().unwrap();
         (units.resource, units.total, units.in_use, units.free)
@@ -105,7 +112,7 @@ fn gpu_under_a_static_rule_is_not_free_for_claims() {
     let of = |device: Device, usage: Option<&Usage>| {
         let reported = AgentReport { usage, sharing: Some(&sharing) };
         let known = &mut PotentialCache::default();
-        let seen = AgentUnits::from_inventory(&inventory(device), reported, known);
+        let seen = from_inventory(&inventory(device), reported, known);
         let units = seen.units.into_iter().next().unwrap();
         (units.covered, units.free, units.in_use, units.unknown_use())
     };
@@ -133,7 +140,7 @@ fn device_that_claims_share_has_one_unit_per_replica() {
     let of = |usage: Option<&Usage>| {
         let reported = AgentReport { usage, sharing: Some(&sharing) };
         let known = &mut PotentialCache::default();
-        let seen = AgentUnits::from_inventory(&inventory(device()), reported, known);
+        let seen = from_inventory(&inventory(device()), reported, known);
         let units = seen.units.into_iter().next().unwrap();
         assert_eq!((units.resource.as_str(), units.shape), (SHARED_CLASS, Shape::TimeSlice));
         (units.total, units.free, units.in_use)
@@ -180,7 +187,7 @@ fn units_of_resource_claims_are_separated_by_profile() {
     let usage = Usage::default();
     let reported = AgentReport { usage: Some(&usage), sharing: Some(&sharing) };
     let known = &mut PotentialCache::default();
-    let seen = AgentUnits::from_inventory(&inventory(partitioned), reported, known);
+    let seen = from_inventory(&inventory(partitioned), reported, known);
     let units = seen.units.iter();
     let units: Vec<_> =
         units.map(|one| (one.resource.as_str(), one.shape.to_string(), one.total)).collect();
@@ -200,11 +207,8 @@ fn time_sliced_device_has_one_unit_per_replica() {
     busy.processes = vec![process(7, None, None)];
     let of = |sharing: &SharingStatus| {
         let reported = AgentReport { usage: Some(&usage), sharing: Some(sharing) };
-        let seen = AgentUnits::from_inventory(
-            &inventory(busy.clone()),
-            reported,
-            &mut PotentialCache::default(),
-        );
+        let seen =
+            from_inventory(&inventory(busy.clone()), reported, &mut PotentialCache::default());
         let units = seen.units.into_iter().next().unwrap();
         (units.shape, units.total, units.in_use, units.free)
     };
@@ -222,11 +226,7 @@ fn i10_replicas_are_counted_without_a_list() {
     let sharing = sliced("sharing-in-force", u32::MAX);
     let counted = |device: Device, usage: Option<&Usage>| {
         let reported = AgentReport { usage, sharing: Some(&sharing) };
-        let seen = AgentUnits::from_inventory(
-            &inventory(device),
-            reported,
-            &mut PotentialCache::default(),
-        );
+        let seen = from_inventory(&inventory(device), reported, &mut PotentialCache::default());
         let [units] = seen.units.as_slice() else {
             panic!("{:?}", seen.units);
         };
