@@ -1,7 +1,6 @@
 //! The availability page.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use octavo_fleet::cluster::{Amounts, ClusterPod, ClusterSnapshot, Phase, PodKey, PodRequirements};
 use octavo_fleet::hardware_profile::TYPE_LABEL;

@@ -1,6 +1,5 @@
 //! Selected nodes stay selected while the list changes.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use octavo_fleet::cluster::ClusterSnapshot;
