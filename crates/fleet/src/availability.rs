@@ -31,13 +31,13 @@ mod unit_type;
 mod tests;
 
 pub use self::agent_units::{AgentReport, AgentUnits, UnitCounts, has_same_allocations};
-pub use self::count::{AgentNode, Availability, CountBasis, HoldingTimes, MAX_ROWS, count};
+pub use self::count::{Availability, CountBasis, HoldingTimes, MAX_ROWS, count};
 pub use self::demand::{Demand, MAX_DEMANDS, Obstacle, Obstacles};
 pub use self::document::{AvailabilityList, AvailabilityRow, UnusableUnits, WaitBasis, WaitReport};
 pub use self::ended_holdings::{EndedHolding, HoldingEvent, HoldingObserver};
 pub use self::history::HoldingHistory;
 pub use self::node_cache::CountCache;
-pub use self::node_rows::NodeRows;
+pub use self::node_rows::{AgentNode, NodeRows};
 pub use self::potential::{Fragmentation, FragmentedDevice, PotentialCache};
 pub use self::row::{Pending, Row, RowKey, UnavailableUnits, Unknown, Wait};
 pub use self::shape::{DeviceResource, Shape, UnknownShape};

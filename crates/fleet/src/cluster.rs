@@ -4,7 +4,6 @@
 //! that a selector matches; `octavo_kube` fills it from the API server.
 
 mod amounts;
-mod node_pods;
 mod placement;
 mod quantity;
 mod selector;
@@ -12,12 +11,11 @@ mod snapshot;
 mod taint;
 
 pub use self::amounts::Amounts;
-pub use self::node_pods::NodePods;
 pub use self::placement::{PlacementObstacle, free_slots, placement_obstacle};
 pub use self::quantity::{Quantity, QuantityError};
 pub use self::selector::{Affinity, Operator, Requirement, Selector, Term};
 pub use self::snapshot::{
-    ClusterNode, ClusterPod, ClusterSnapshot, LayoutReport, Phase, PodKey, PodOwner,
+    ClusterNode, ClusterPod, ClusterSnapshot, LayoutReport, NodePods, Phase, PodKey, PodOwner,
     PodRequirements, Readiness,
 };
 pub use self::taint::{Effect, Taint, TaintOperator, Toleration};

@@ -224,8 +224,8 @@ fn waits_for(
     if blocked.is_some() {
         return blocked;
     }
-    let changing: Vec<String> = status.changing().cloned().collect();
-    if !changing.is_empty() {
+    if status.changing().next().is_some() {
+        let changing: Vec<String> = status.changing().cloned().collect();
         let names = first_names(&changing, MAX_NAMES);
         return Some(format!("the nodes that are being changed: {names}"));
     }
@@ -243,9 +243,7 @@ fn waits_for(
         Some(Obstacle::Limits(at)) => {
             Some(format!("{at}, when the limits of spec.demand permit the next change"))
         }
-        _ if let Some(node) = status.updating.first() => {
-            Some(format!("pods of {node} to end, where a GPU is reserved"))
-        }
+        _ if let Some(node) = status.updating.first() => Some(reservation(node)),
         _ if status.nodes.applied < status.nodes.updated => {
             let all = observed
                 .managed
@@ -259,6 +257,10 @@ fn waits_for(
         }
         _ => None,
     }
+}
+
+fn reservation(node: &str) -> String {
+    format!("pods of {node} to end, where a GPU is reserved")
 }
 
 /// Names of the policies that select the same nodes, with some of the nodes.

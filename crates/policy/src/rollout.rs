@@ -150,7 +150,7 @@ pub(crate) fn recover(policy: &mut Policy, world: &World<'_>) -> bool {
         // Instances for pending pods that running pods block are withdrawn, unless a pod needs them.
         let is_demand = record.layout.as_deref().is_some_and(is_demand_layout);
         let is_blocked = matches!(node.progress(record), Progress::Pending(Some(_)));
-        let is_changing = !node.is_available() && !(is_demand && is_blocked);
+        let is_changing = !(node.is_available() || is_demand && is_blocked);
         (is_changing || !is_reliable).then_some((node, record.since))
     });
     let mut changing: Vec<_> = changing.collect();

@@ -132,13 +132,6 @@ impl Counter {
         self.count_if(|last| self.freshness(last).require_fresh()).await
     }
 
-    /// Counts once when the start is over, so that the first request does not wait until the reports of all agents are
-    /// decoded.
-    pub async fn warm_up(self) {
-        self.view.started().await;
-        drop(self.current().await);
-    }
-
     async fn count_if(
         &self,
         fit: impl Fn(&Cached<AvailabilityCount>) -> Freshness,

@@ -221,14 +221,6 @@ impl FleetView {
         *self.startup.as_ref()?.borrow()
     }
 
-    /// Waits until the start is over.
-    pub async fn started(&self) {
-        if let Some(mut startup) = self.startup.clone() {
-            // An error means that nothing tracks the start any more.
-            drop(startup.wait_for(Option::is_none).await.map(|_| ()));
-        }
-    }
-
     /// Waits until [`Self::listed`] or [`Self::startup`] differs from the last call, and returns the revision; `None`
     /// once the store is dropped.
     pub async fn changed_or_started(&mut self) -> Option<u64> {

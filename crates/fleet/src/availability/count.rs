@@ -7,11 +7,10 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use strum::{Display, IntoStaticStr};
 
-use super::agent_units::AgentUnits;
 use super::demand::{self, Demand};
 use super::history::{HoldingHistory, WaitEstimate};
 use super::node_cache::{CountCache, NodeCache};
-use super::node_rows::NodeRows;
+use super::node_rows::{AgentNode, NodeRows};
 use super::pending::{self, HeldUnits};
 use super::potential::FragmentedDevice;
 use super::row::{Row, RowKey, Unknown, Wait};
@@ -46,19 +45,6 @@ pub enum CountBasis {
     Cluster,
     /// Agents only; allocations to pods are unknown.
     Agents,
-}
-
-/// Node with an agent.
-#[derive(Debug, Clone, Copy)]
-pub struct AgentNode<'a> {
-    /// Node name.
-    pub name: &'a str,
-    /// Units that the agent reports. The same object stands for the same report.
-    pub seen: &'a Arc<AgentUnits>,
-    /// True if the agent's last report is too old.
-    pub is_stale: bool,
-    /// True if the node is being repartitioned.
-    pub is_changing: bool,
 }
 
 /// Maximum number of rows, because types and resource names come from the cluster and are unbounded.

@@ -11,8 +11,7 @@ use std::vec::IntoIter;
 use octavo_model::accelerators::Catalog;
 
 use super::agent_units::AgentUnits;
-use super::count::AgentNode;
-use super::node_rows::{NodeContext, NodeRows};
+use super::node_rows::{AgentNode, NodeContext, NodeRows};
 use super::pending::HeldUnits;
 use super::row::{Row, RowKey, RowNodes};
 use super::unavailable::UnavailableReason;
@@ -103,13 +102,12 @@ impl NodeCache {
         names: &mut TypeResolver,
     ) -> CachedNode {
         let rows = inputs.rows(self.has_cluster, names);
-        let rows = match self.shared.get(&rows) {
-            Some(known) => Arc::clone(known),
-            None => {
-                let rows = Arc::new(rows);
-                self.shared.insert(Arc::clone(&rows));
-                rows
-            }
+        let rows = if let Some(known) = self.shared.get(&rows) {
+            Arc::clone(known)
+        } else {
+            let rows = Arc::new(rows);
+            self.shared.insert(Arc::clone(&rows));
+            rows
         };
         CachedNode {
             name: before.map_or_else(|| inputs.name.into(), |before| before.name),

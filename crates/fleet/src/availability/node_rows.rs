@@ -1,9 +1,9 @@
 //! Rows of a single node: the units that it has, by type, resource and shape.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use super::agent_units::{AgentUnits, UnitCounts};
-use super::count::AgentNode;
 use super::row::{AddedUnits, Row, RowKey};
 use super::shape::Shape;
 use super::unavailable::{AgentState, UnavailableReason, unavailable_reason};
@@ -15,6 +15,19 @@ use crate::type_source::TypeSource;
 /// Resource whose usual toleration also allows pods that request a partition: only NVIDIA devices can be
 /// repartitioned.
 const NVIDIA_GPU_RESOURCE: &str = "nvidia.com/gpu";
+
+/// Node with an agent.
+#[derive(Debug, Clone, Copy)]
+pub struct AgentNode<'a> {
+    /// Node name.
+    pub name: &'a str,
+    /// Units that the agent reports. The same object stands for the same report.
+    pub seen: &'a Arc<AgentUnits>,
+    /// True if the agent's last report is too old.
+    pub is_stale: bool,
+    /// True if the node is being repartitioned.
+    pub is_changing: bool,
+}
 
 /// Rows of one node. Nodes with equal rows share them.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]

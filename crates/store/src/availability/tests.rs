@@ -8,7 +8,6 @@ use octavo_fleet::cluster::{
     Amounts, ClusterNode, ClusterPod, ClusterSnapshot, PODS, Phase, PodKey, PodRequirements,
     Readiness,
 };
-use octavo_fleet::startup::StartupProgress;
 use tokio::time::advance;
 
 use super::*;
@@ -246,19 +245,6 @@ async fn earlier_count_is_returned_while_a_recount_takes_long() {
     drop(work);
     let second = counter.current().await.unwrap();
     assert_eq!(second.availability.rows[0].free, 4);
-}
-
-#[tokio::test(start_paused = true)]
-async fn first_count_follows_the_start() {
-    let (progress, startup) = watch::channel(Some(StartupProgress::new(0, None)));
-    let (_fleet, readers) = watch::channel(Fleet::default());
-    let counter = Counter::new(FleetView::new(readers, Clock::start()).with_startup(startup), None);
-    let warm_up = tokio::spawn(counter.clone().warm_up());
-    advance(STALE_AFTER).await;
-    assert!(counter.last().is_none());
-    progress.send_replace(None);
-    warm_up.await.unwrap();
-    assert!(counter.last().is_some());
 }
 
 #[tokio::test(start_paused = true)]

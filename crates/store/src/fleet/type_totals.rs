@@ -61,7 +61,7 @@ impl TotalsByType {
         let mut list: Vec<TypeTotals> = Vec::new();
         for one in self.0.into_values() {
             match list.last_mut().filter(|last| last.counts.type_name == one.counts.type_name) {
-                Some(last) => last.add(&one),
+                Some(previous) => previous.add(&one),
                 None => list.push(one),
             }
         }

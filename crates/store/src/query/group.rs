@@ -33,14 +33,14 @@ pub fn group_nodes(fleet: &Fleet, query: &Query, most: usize, now: Moment) -> Ve
         let types = node.summary.types.iter();
         let group = NodeGroup::from_types(types.map(|one| one.type_name.as_ref()));
         let (grouped, placed) = all.entry(group.clone()).or_insert_with(|| {
-            let none = GroupedNodes {
+            let empty = GroupedNodes {
                 group,
                 total: 0,
                 counts: DeviceCounts::default(),
                 memory_mib: 0,
                 items: Vec::new(),
             };
-            (none, Vec::new())
+            (empty, Vec::new())
         });
         grouped.total = grouped.total.saturating_add(1);
         grouped.counts = grouped.counts.plus(node.counts(now));

@@ -154,7 +154,6 @@ impl ClusterTasks {
         if let Some(opencost) = self.opencost {
             tasks.spawn(opencost.run());
         }
-        tasks.spawn(self.availability.clone().warm_up());
         tasks.spawn(self.availability.watch_holders());
         let mut writing = JoinSet::new();
         if let Some(writer) = self.pod_types {

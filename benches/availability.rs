@@ -1,5 +1,5 @@
 //! CPU time of counting availability and of checking hardware profiles after changes:
-//! `cargo bench -p octavo-store --bench availability`.
+//! `cargo bench --bench availability`.
 //!
 //! - A cluster of 1,000 nodes, 20,000 pods and 200 profiles, without and with agents, of which 30 pods change each time.
 //! - 100,000 agents without a cluster, of which one, or one in a hundred, changes each time.
