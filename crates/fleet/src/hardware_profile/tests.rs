@@ -110,7 +110,7 @@ fn free_counts_workloads_that_fit() {
     let mut snapshot = snapshot([node("a", H200), node("b", H200), node("c", T4)]);
     let key = PodKey { namespace: "team".to_owned(), name: "one".to_owned() };
     let pod = ClusterPod {
-        key: key.clone(),
+        key,
         node: Some("a".to_owned()),
         phase: Phase::Bound,
         requirements: PodRequirements {

@@ -39,7 +39,7 @@ pub async fn run(
     });
     match &settings.cluster.leader_election {
         None => serve(start(settings)?, stop).await,
-        Some(pod) => run_replica(settings, pod, stop).await,
+        Some(pod) => Box::pin(run_replica(settings, pod, stop)).await,
     }
 }
 

@@ -88,7 +88,7 @@ pub struct SimulateSettings {
     #[arg(long, value_name = "DURATION", requires = "queue", value_parser = duration::positive)]
     reserve_after: Option<Duration>,
 
-    /// AcceleratorPolicy whose demand limits the strategy octavo; - for standard input
+    /// Accelerator policy whose demand limits the strategy octavo; - for standard input
     ///
     /// hold and changesPerHour limit the changes of a node. reserveAfter takes the place of --reserve-after.
     #[arg(
