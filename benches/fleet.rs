@@ -3,7 +3,7 @@
 //! The aggregator is a separate process. The agents and the readers run in this process and use real connections. Agents report
 //! the status of simulated machines, which `octavo inspect` has read. It prints tables in Markdown for `docs/performance.md` and never
 //! fails on a figure. `-- AGENTS` changes the number of agents in the large measurements (10,000), and `-- ingest large` runs two
-//! of the measurements only: `memory`, `ingest`, `queries`, `restart` and `large`.
+//! of the measurements only: `memory`, `ingest`, `queries`, `restart`, `day` and `large`.
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -50,7 +50,7 @@ fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let agent_count = arguments.iter().find_map(|argument| argument.parse().ok());
     let agent_count = agent_count.unwrap_or(DEFAULT_AGENT_COUNT);
-    let names = ["memory", "ingest", "queries", "restart", "large"];
+    let names = ["memory", "ingest", "queries", "restart", "day", "large"];
     // `cargo bench` adds flags of its own.
     let is_selective = arguments.iter().any(|argument| names.contains(&argument.as_str()));
     let is_wanted = |name: &str| !is_selective || arguments.iter().any(|argument| argument == name);
@@ -75,6 +75,7 @@ fn main() {
             "ingest" => ingest(&machine),
             "queries" => queries(agent_count, &machine),
             "restart" => restart(agent_count, &whole),
+            "day" => day(&machine),
             _ => large_fleet::run([&machine, &partitioned]),
         }
     }
@@ -229,26 +230,71 @@ fn load(agents: Arc<SimulatedAgents>, variants: Vec<(u32, Parts)>) -> tokio::tas
 
 /// Kills the aggregator, starts a new one on the same ports, and measures the time until it shows all nodes.
 fn restart(agent_count: usize, parts: &Parts) {
-    println!("| SIGKILL and restart on the same ports, {agent_count} agents | |\n|---|---|");
-    let aggregator = Aggregator::start(&Serving::Plain, Listen::ANYWHERE);
-    let agents = SimulatedAgents::start(agent_count, &Connect::plain(aggregator.grpc), parts);
-    agents.wait_until_in_sync();
-    let before = aggregator.pss_kib();
-    let listen = aggregator.listen();
-    aggregator.kill();
-    agents.wait_until_disconnected();
-    let aggregator = Aggregator::start(&Serving::Plain, listen);
-    let start = Instant::now();
-    agents.wait_until_in_sync();
-    let time = start.elapsed().as_secs_f64();
-    // An acknowledged status is published within some milliseconds.
-    let all = format!("\"total\":{agent_count},");
-    while !get(aggregator.http, "/api/v1/nodes?limit=1").body.contains(&all) {
-        assert!(start.elapsed() < Duration::from_mins(2), "nodes are missing after the restart");
-    }
-    println!("| time until all nodes have connected and reported, s | {time:.1} |");
     println!(
-        "| memory after the restart, relative to before | {:.2} |\n",
-        aggregator.pss_kib() / before
+        "| SIGKILL and restart on the same ports, {agent_count} agents | plain | TLS |\n|---|---|---|"
     );
+    let tls = node_status::Certificates::new();
+    let (mut times, mut memory) = (Vec::new(), Vec::new());
+    for serving in [Serving::Plain, tls.serving()] {
+        let aggregator = Aggregator::start(&serving, Listen::ANYWHERE);
+        let connect = tls.connect(&serving, aggregator.grpc);
+        let agents = SimulatedAgents::start(agent_count, &connect, parts);
+        agents.wait_until_in_sync();
+        let before = aggregator.pss_kib();
+        let listen = aggregator.listen();
+        aggregator.kill();
+        agents.wait_until_disconnected();
+        let aggregator = Aggregator::start(&serving, listen);
+        let start = Instant::now();
+        // A status is visible some milliseconds after its acknowledgement.
+        agents.wait_until_in_sync();
+        times.push(format!("{:.1}", start.elapsed().as_secs_f64()));
+        memory.push(format!("{:.2}", aggregator.pss_kib() / before));
+    }
+    println!("| time until the status of all nodes was acknowledged, s | {} |", times.join(" | "));
+    println!("| memory after the restart, relative to before | {} |\n", memory.join(" | "));
+}
+
+/// Sends the changes of a day as fast as possible: one per minute and agent. One agent in ten reconnects every hour. Prints the memory of the
+/// aggregator, which must not grow.
+fn day(machine: &Inventory) {
+    const AGENTS: usize = 1000;
+    const RECONNECTING: usize = 100;
+    let variants = node_status::variants(machine, 64);
+    let aggregator = Aggregator::start(&Serving::Plain, Listen::ANYWHERE);
+    let connect = Connect::plain(aggregator.grpc);
+    let steady = AGENTS - RECONNECTING;
+    let start = |numbers| SimulatedAgents::start_numbers(numbers, &connect, &variants[0].1);
+    let agents = start(0..steady);
+    agents.wait_until_in_sync();
+    println!("| hour, {AGENTS} agents | aggregator, MiB PSS |\n|---|---|");
+    let mut memory = Vec::new();
+    for hour in 1..=24_usize {
+        let reconnecting = start(steady..AGENTS);
+        reconnecting.wait_until_in_sync();
+        for minute in 1..=60 {
+            let (_, parts) = &variants[minute % variants.len()];
+            agents.report_all(parts);
+            reconnecting.report_all(parts);
+        }
+        memory.push(aggregator.pss_kib());
+        if matches!(hour, 1 | 6 | 12 | 18 | 24) {
+            println!("| {hour} | {:.1} |", memory[hour - 1] / 1024.0);
+        }
+    }
+    println!("| growth per hour, hours 7 to 24, KiB | {:.1} |\n", slope(&memory[6..]));
+}
+
+/// Slope of the line with the least squares through values at equal distances.
+fn slope(values: &[f64]) -> f64 {
+    let count = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / count;
+    let middle = (count - 1.0) / 2.0;
+    let (mut product, mut square) = (0.0, 0.0);
+    for (at, value) in values.iter().enumerate() {
+        let distance = at as f64 - middle;
+        product += distance * (value - mean);
+        square += distance * distance;
+    }
+    product / square
 }

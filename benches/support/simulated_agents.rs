@@ -3,6 +3,7 @@
 //! Each agent is a task with its own connection. It sends its status, changes and heartbeats. If the connection ends, it reconnects
 //! with the agent's backoff.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -44,10 +45,15 @@ pub(crate) struct SimulatedAgents {
 impl SimulatedAgents {
     /// Starts `count` agents with the status `parts`.
     pub(crate) fn start(count: usize, connect: &Connect, parts: &Parts) -> Self {
+        Self::start_numbers(0..count, connect, parts)
+    }
+
+    /// Starts the agents with these numbers.
+    pub(crate) fn start_numbers(numbers: Range<usize>, connect: &Connect, parts: &Parts) -> Self {
         let counters = Arc::new(Counters::default());
-        let mut latest = Vec::with_capacity(count);
-        let mut tasks = Vec::with_capacity(count);
-        for number in 0..count {
+        let mut latest = Vec::with_capacity(numbers.len());
+        let mut tasks = Vec::with_capacity(numbers.len());
+        for number in numbers {
             let (sender, receiver) = watch::channel(parts.clone());
             latest.push(sender);
             let agent = Agent {
@@ -78,6 +84,16 @@ impl SimulatedAgents {
     pub(crate) fn wait_until_in_sync(&self) {
         while self.counters.in_sync.load(Ordering::Relaxed) < self.latest.len() {
             std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Changes the status of all agents, and waits until the aggregator has acknowledged it.
+    pub(crate) fn report_all(&self, parts: &Parts) {
+        let acknowledged = || self.counters.acknowledged.load(Ordering::Relaxed);
+        let expected = acknowledged() + self.latest.len();
+        (0..self.latest.len()).for_each(|number| self.report(number, parts.clone()));
+        while acknowledged() < expected {
+            std::thread::sleep(Duration::from_millis(1));
         }
     }
 
