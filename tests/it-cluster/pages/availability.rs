@@ -62,8 +62,7 @@ async fn ac_008_page_shows_free_devices_pending_pods_and_their_certainty() {
         page.assert_clean().await;
 
         // Devices of an ended pod are free after the next count.
-        let mut later = snapshot();
-        later.set_pods(ClusterSnapshot::default());
+        let later = ClusterSnapshot::with_nodes(snapshot().nodes);
         site.follow(later, Vec::new());
         page.open("/availability").await;
         page.until_text(".offer .headline", |text| text.starts_with("8 available ")).await;

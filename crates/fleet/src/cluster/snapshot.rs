@@ -80,12 +80,6 @@ impl ClusterSnapshot {
         }
     }
 
-    /// Replaces all pods by those of `other`.
-    pub fn set_pods(&mut self, other: Self) {
-        let Self { nodes: _, pods, pods_by_node, other_pods } = other;
-        *self = Self { nodes: std::mem::take(&mut self.nodes), pods, pods_by_node, other_pods };
-    }
-
     fn remove_from_node(&mut self, pod: &ClusterPod) {
         let Some(node) = pod.holding_node() else {
             Arc::make_mut(&mut self.other_pods).remove(&pod.key);

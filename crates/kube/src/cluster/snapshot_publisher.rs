@@ -89,25 +89,20 @@ impl SnapshotPublisher {
         match update {
             WatchUpdate::Reset(all) => {
                 self.invalid_nodes = all.iter().filter_map(is_invalid).collect();
-                let all = all.into_iter().map(|one| one.object);
-                let all = ClusterSnapshot::new(all, []).nodes;
-                if self.snapshot.nodes != all {
-                    Arc::make_mut(&mut self.snapshot).nodes = all;
-                }
+                let names: BTreeSet<&String> = all.iter().map(|one| &one.object.name).collect();
+                let known = self.snapshot.nodes.keys();
+                let gone: Vec<String> =
+                    known.filter(|name| !names.contains(name)).cloned().collect();
+                gone.iter().for_each(|name| self.remove_node(name));
+                all.into_iter().for_each(|one| self.set_node(one.object));
             }
             WatchUpdate::Upserted(one) => {
                 mark(&mut self.invalid_nodes, one.object.name.clone(), one.is_invalid);
-                let node = Arc::new(one.object);
-                if self.snapshot.nodes.get(&node.name) != Some(&node) {
-                    let snapshot = Arc::make_mut(&mut self.snapshot);
-                    snapshot.nodes.insert(node.name.clone(), node);
-                }
+                self.set_node(one.object);
             }
             WatchUpdate::Deleted(node) => {
                 self.invalid_nodes.remove(&node.name);
-                if self.snapshot.nodes.contains_key(&node.name) {
-                    Arc::make_mut(&mut self.snapshot).nodes.remove(&node.name);
-                }
+                self.remove_node(&node.name);
             }
             WatchUpdate::Bookmark | WatchUpdate::Failed(_) => {}
         }
@@ -121,26 +116,49 @@ impl SnapshotPublisher {
             WatchUpdate::Reset(mut all) => {
                 all.retain(|one| is_relevant(&one.object));
                 self.invalid_pods = all.iter().filter_map(is_invalid).collect();
-                let all = all.into_iter().map(|one| one.object);
-                let all = ClusterSnapshot::new([], all);
-                if self.snapshot.pods() != all.pods() {
-                    Arc::make_mut(&mut self.snapshot).set_pods(all);
-                }
+                let keys: BTreeSet<&PodKey> = all.iter().map(|one| &one.object.key).collect();
+                let known = self.snapshot.pods().keys().map(Arc::as_ref);
+                let gone: Vec<PodKey> = known.filter(|key| !keys.contains(key)).cloned().collect();
+                gone.iter().for_each(|key| self.remove_pod(key));
+                all.into_iter().for_each(|one| self.set_pod(one.object));
             }
             WatchUpdate::Upserted(one) if is_relevant(&one.object) => {
                 mark(&mut self.invalid_pods, one.object.key.clone(), one.is_invalid);
-                let pod = Arc::new(one.object);
-                if self.snapshot.pods().get(&pod.key) != Some(&pod) {
-                    Arc::make_mut(&mut self.snapshot).insert_pod(pod);
-                }
+                self.set_pod(one.object);
             }
             WatchUpdate::Upserted(Extracted { object: pod, .. }) | WatchUpdate::Deleted(pod) => {
                 self.invalid_pods.remove(&pod.key);
-                if self.snapshot.pods().contains_key(&pod.key) {
-                    Arc::make_mut(&mut self.snapshot).remove_pod(&pod.key);
-                }
+                self.remove_pod(&pod.key);
             }
             WatchUpdate::Bookmark | WatchUpdate::Failed(_) => {}
+        }
+    }
+
+    // Consumers recount only what is not shared with the previous snapshot, so an equal object leaves the snapshot as it is. This applies to a
+    // complete list too, which follows each interruption of a watch.
+
+    fn set_node(&mut self, node: ClusterNode) {
+        if self.snapshot.nodes.get(&node.name).is_none_or(|known| **known != node) {
+            let snapshot = Arc::make_mut(&mut self.snapshot);
+            snapshot.nodes.insert(node.name.clone(), Arc::new(node));
+        }
+    }
+
+    fn remove_node(&mut self, name: &str) {
+        if self.snapshot.nodes.contains_key(name) {
+            Arc::make_mut(&mut self.snapshot).nodes.remove(name);
+        }
+    }
+
+    fn set_pod(&mut self, pod: ClusterPod) {
+        if self.snapshot.pods().get(&pod.key).is_none_or(|known| **known != pod) {
+            Arc::make_mut(&mut self.snapshot).insert_pod(Arc::new(pod));
+        }
+    }
+
+    fn remove_pod(&mut self, key: &PodKey) {
+        if self.snapshot.pods().contains_key(key) {
+            Arc::make_mut(&mut self.snapshot).remove_pod(key);
         }
     }
 
@@ -273,6 +291,12 @@ mod tests {
         Extracted { object, is_invalid: false }
     }
 
+    /// A pod on a node.
+    fn bound(name: &str, node: &str) -> Extracted<ClusterPod> {
+        let Extracted { object, is_invalid } = pod(name, Phase::Bound);
+        Extracted { object: ClusterPod { node: Some(node.to_owned()), ..object }, is_invalid }
+    }
+
     fn names(watched: &WatchedCluster) -> (Vec<&str>, Vec<&str>) {
         let pods = watched.snapshot.pods().keys();
         (
@@ -319,9 +343,21 @@ mod tests {
         let third = ends.next().await;
         assert!(Arc::ptr_eq(&second.snapshot, &third.snapshot), "nothing changed");
         assert!(third.current_at > second.current_at, "the bookmark does not confirm the snapshot");
+        ends.node(WatchUpdate::Reset(vec![node("node-c"), node("node-d")])).await;
+        ends.pod(WatchUpdate::Reset(vec![bound("two", "node-b"), bound("three", "node-c")])).await;
+        let fourth = ends.next().await;
+        assert_eq!(names(&fourth), (vec!["node-c", "node-d"], vec!["three", "two"]));
         ends.node(WatchUpdate::Reset(vec![node("node-c")])).await;
-        ends.pod(WatchUpdate::Reset(Vec::new())).await;
-        assert_eq!(names(&*ends.next().await), (vec!["node-c"], vec![]));
+        ends.pod(WatchUpdate::Reset(vec![bound("four", "node-b"), bound("three", "node-c")])).await;
+        let fifth = ends.next().await;
+        assert_eq!(names(&fifth), (vec!["node-c"], vec!["four", "three"]));
+        let node = |watched: &WatchedCluster| Arc::clone(&watched.snapshot.nodes["node-c"]);
+        assert!(Arc::ptr_eq(&node(&fourth), &node(&fifth)));
+        let pods = |name| [&fourth, &fifth].map(|watched| watched.snapshot.pods_on(name).unwrap());
+        let [before, after] = pods("node-c");
+        assert!(Arc::ptr_eq(before, after), "a node without changes is counted again");
+        let [before, after] = pods("node-b");
+        assert!(!Arc::ptr_eq(before, after));
     }
 
     #[tokio::test(start_paused = true)]
