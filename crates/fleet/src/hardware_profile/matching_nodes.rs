@@ -10,8 +10,7 @@ use utoipa::ToSchema;
 use super::node_types::DevicesByType;
 use super::{HardwareProfile, Scheduling};
 use crate::cluster::{
-    Amounts, ClusterNode, ClusterSnapshot, PlacementObstacle, PodRequirements, Selector, Taint,
-    free_slots, placement_obstacle,
+    Amounts, ClusterNode, ClusterSnapshot, PodRequirements, Selector, Taint, placement_obstacle,
 };
 
 /// Nodes that a profile reaches in a cluster.
@@ -114,7 +113,8 @@ pub fn matching_nodes(
     if matches!(profile.scheduling, Scheduling::Queue { .. }) {
         return None;
     }
-    let wants = profile.requirements();
+    // The selected nodes match the selector.
+    let wants = PodRequirements { selector: Selector::new(), ..profile.requirements() };
     let devices = profile.devices();
     let nothing = Amounts::default();
     let mut reach = MatchingNodes::default();
@@ -136,8 +136,13 @@ pub fn matching_nodes(
         if !against.is_empty() {
             continue;
         }
-        let free = free_slots(&wants, node, held.unwrap_or(&nothing));
-        reach.count(node, &wants, free);
+        // The permanent taints are tolerated, so any other obstacle is temporary.
+        let is_closed = placement_obstacle(&wants, node).is_some();
+        let fits = || node.allocatable.how_many_fit(held.unwrap_or(&nothing), &wants.amounts);
+        let free = if is_closed { 0 } else { fits() };
+        reach.nodes = reach.nodes.saturating_add(1);
+        reach.unavailable_nodes = reach.unavailable_nodes.saturating_add(u32::from(is_closed));
+        reach.free = reach.free.saturating_add(free);
         if types.is_some_and(|types| types.len() > 1) {
             reach.mixed = reach.mixed.saturating_add(1);
             reach.mixed_free = reach.mixed_free.saturating_add(free);
@@ -160,16 +165,6 @@ impl MatchingNodes {
             types: self.types.clone(),
             ..*self
         }
-    }
-
-    fn count(&mut self, node: &ClusterNode, wants: &PodRequirements, free: u64) {
-        self.nodes = self.nodes.saturating_add(1);
-        self.free = self.free.saturating_add(free);
-        let is_closed = match placement_obstacle(wants, node) {
-            None | Some(PlacementObstacle::Selector(_) | PlacementObstacle::Affinity) => false,
-            Some(PlacementObstacle::Cordoned | PlacementObstacle::Tainted(_)) => true,
-        };
-        self.unavailable_nodes = self.unavailable_nodes.saturating_add(u32::from(is_closed));
     }
 
     /// Names of the reached types, without unidentified devices.
