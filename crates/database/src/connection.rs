@@ -59,6 +59,13 @@ impl FromStr for DatabaseUrl {
     }
 }
 
+impl DatabaseUrl {
+    /// Returns whether it is a file, which only processes with the same volume can share.
+    pub fn is_sqlite(&self) -> bool {
+        self.is_sqlite
+    }
+}
+
 impl fmt::Display for DatabaseUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (scheme, rest) = self.url.split_once("://").unwrap_or(("", &self.url));

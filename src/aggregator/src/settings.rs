@@ -244,6 +244,7 @@ impl AggregatorSettings {
         settings.http_auth.http_auth = Some(choice);
         let has_auth = settings.http_auth.sources().is_some();
         settings.cluster.check(has_auth, serving)?;
+        settings.ledger.check(settings.cluster.leader_election.is_some())?;
         settings.agent_auth.check(serving)?;
         settings.workload.identify(settings.cluster.policies)?;
         Ok(settings)
@@ -415,6 +416,17 @@ mod tests {
             let text = with(wrong).unwrap_err().to_string();
             assert!(text.contains("--leader-election"), "{text}");
         }
+    }
+
+    #[test]
+    fn replicas_need_a_ledger_that_they_can_share() {
+        let with = |ledger: &str| {
+            let election = "--leader-election=aggregator-7d9f-x2x";
+            settings(&["--plaintext", "--http-auth=none", election, "--ledger", ledger])
+        };
+        with("postgres://db/ledger").unwrap();
+        let text = with("sqlite:///var/lib/octavo/ledger.db").unwrap_err().to_string();
+        assert!(text.contains("use a PostgreSQL database"), "{text}");
     }
 
     #[test]

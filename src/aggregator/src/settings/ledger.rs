@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use octavo_database::DatabaseUrl;
 use octavo_ledger::{Day, MAX_PAST_SECONDS};
-use octavo_settings::duration;
+use octavo_settings::{EarlyExit, duration};
+
+use super::usage;
 
 /// Minimum retention: a day whose usage arrives later is recalculated from its details, which must exist until then.
 const MIN_DAYS: i64 = MAX_PAST_SECONDS / 86_400 + 2;
@@ -90,6 +92,16 @@ pub struct LedgerSettings {
 }
 
 impl LedgerSettings {
+    /// Rejects a ledger that replicas cannot share.
+    pub(super) fn check(&self, has_replicas: bool) -> Result<(), EarlyExit> {
+        match &self.ledger {
+            Some(ledger) if has_replicas && ledger.is_sqlite() => Err(usage(&format!(
+                "--leader-election with --ledger {ledger}: replicas cannot share a SQLite file; use a PostgreSQL database"
+            ))),
+            Some(_) | None => Ok(()),
+        }
+    }
+
     /// First days whose details and whose daily sums are retained.
     pub fn retention(&self, today: Day) -> (Day, Day) {
         let first = |days: u16| Day(today.0.saturating_sub(days.into()));
