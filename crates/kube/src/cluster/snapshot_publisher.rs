@@ -93,8 +93,12 @@ impl SnapshotPublisher {
                 let known = self.snapshot.nodes.keys();
                 let gone: Vec<String> =
                     known.filter(|name| !names.contains(name)).cloned().collect();
-                gone.iter().for_each(|name| self.remove_node(name));
-                all.into_iter().for_each(|one| self.set_node(one.object));
+                for name in &gone {
+                    self.remove_node(name);
+                }
+                for one in all {
+                    self.set_node(one.object);
+                }
             }
             WatchUpdate::Upserted(one) => {
                 mark(&mut self.invalid_nodes, one.object.name.clone(), one.is_invalid);
@@ -119,8 +123,12 @@ impl SnapshotPublisher {
                 let keys: BTreeSet<&PodKey> = all.iter().map(|one| &one.object.key).collect();
                 let known = self.snapshot.pods().keys().map(Arc::as_ref);
                 let gone: Vec<PodKey> = known.filter(|key| !keys.contains(key)).cloned().collect();
-                gone.iter().for_each(|key| self.remove_pod(key));
-                all.into_iter().for_each(|one| self.set_pod(one.object));
+                for key in &gone {
+                    self.remove_pod(key);
+                }
+                for one in all {
+                    self.set_pod(one.object);
+                }
             }
             WatchUpdate::Upserted(one) if is_relevant(&one.object) => {
                 mark(&mut self.invalid_pods, one.object.key.clone(), one.is_invalid);
