@@ -20,9 +20,9 @@ use octavo_agent::metrics::serve::{MetricsServer, MetricsSources};
 use octavo_agent::metrics::vendors::VendorMetrics;
 use octavo_agent::partitioning::Partitioning;
 use octavo_agent::settings::{AgentSettings, Cleanup, Schedule, UplinkSettings};
-use octavo_agent::uplink::dial::Aggregator;
 use octavo_agent::uplink::{self, Outbox, Uplink};
 use octavo_agent::{self as agent, Outputs};
+use octavo_client::endpoint::AggregatorEndpoint;
 use octavo_engine::store;
 use octavo_files::config_files::LayoutFile;
 use octavo_settings::child::child;
@@ -254,12 +254,11 @@ async fn metrics(
 }
 
 /// Builds the uplink to the aggregator, and its outbox.
-fn uplink(settings: &UplinkSettings) -> (Outbox, Uplink<Aggregator>) {
+fn uplink(settings: &UplinkSettings) -> (Outbox, Uplink<AggregatorEndpoint>) {
     let identity = Identity {
         node: settings.node.clone(),
         agent_version: env!("CARGO_PKG_VERSION").to_owned(),
     };
     let run = uplink::current_run(Timestamp::now());
-    let aggregator = Aggregator::new(settings.clone());
-    Uplink::new(aggregator, identity, run, settings.heartbeat)
+    Uplink::new(settings.aggregator.clone(), identity, run, settings.heartbeat)
 }

@@ -10,6 +10,7 @@
 //! event_feed.rs  the same, reconnected after failures
 //! nodes.rs       lists of nodes, from all pages
 //! token.rs       the bearer token
+//! endpoint.rs    the gRPC service
 //! ```
 //!
 //! An answer is limited in time and in size. A redirect is reported instead of followed: the user should know that the
@@ -17,6 +18,7 @@
 
 mod connector;
 mod download;
+pub mod endpoint;
 mod error;
 mod event_feed;
 mod events;

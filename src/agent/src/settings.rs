@@ -28,7 +28,7 @@ pub use self::partitioning::PartitioningSettings;
 pub use self::publishing::{LabelSink, PublishingSettings, Schedule};
 pub use self::sharing::{DeviceProvider, SharingSettings, UsageSettings};
 use self::uplink::UplinkArgs;
-pub use self::uplink::{Security, UplinkSettings};
+pub use self::uplink::UplinkSettings;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -217,6 +217,7 @@ mod tests {
     use std::time::Duration;
 
     use jiff::Timestamp;
+    use octavo_client::endpoint::Security;
     use octavo_node::labels::Options;
     use octavo_settings::duration::Expiry;
 
@@ -344,11 +345,11 @@ mod tests {
         ];
         let both = settings(&arguments);
         let uplink = both.uplink.as_ref().unwrap();
-        assert_eq!(uplink.url, "https://aggregator.octavo:7443");
+        assert_eq!(uplink.aggregator.url, "https://aggregator.octavo:7443");
         assert_eq!(uplink.node.as_str(), "node-1");
         assert_eq!(uplink.heartbeat, Duration::from_secs(10));
         let secured = |uplink: &UplinkSettings, ca: &str, name: &str| {
-            let Security::Tls { ca: file, server } = &uplink.security else {
+            let Security::Tls { ca: file, server } = &uplink.aggregator.security else {
                 panic!("{uplink:?}");
             };
             assert_eq!((file.as_path(), server), (Path::new(ca), &name.try_into().unwrap()));

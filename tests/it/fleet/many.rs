@@ -5,9 +5,8 @@ use std::io::{self, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use octavo_agent::settings::{Security, UplinkSettings};
-use octavo_agent::uplink::dial::Aggregator as Dial;
 use octavo_agent::uplink::{Outbox, Uplink};
+use octavo_client::endpoint::{AggregatorEndpoint, Security};
 use octavo_model::id::NodeName;
 use octavo_model::inventory::{Inventory, Machine, NvmlState};
 use octavo_node::label_set::LabelSet;
@@ -97,14 +96,9 @@ fn uplink(number: usize, to: &Aggregator) -> Outbox {
     let run = Run { epoch: 1, boot_id: "b".to_owned() };
     let heartbeat = Duration::from_secs(10);
     let url = format!("http://{}", to.grpc).parse().unwrap();
-    let settings = UplinkSettings {
-        url,
-        security: Security::Plaintext,
-        token: None,
-        node: node.clone(),
-        heartbeat,
-    };
-    let (mut outbox, uplink) = Uplink::new(Dial::new(settings), identity, run, heartbeat);
+    let security = Security::Plaintext;
+    let aggregator = AggregatorEndpoint { url, security, token: None, window_bytes: 65_536 };
+    let (mut outbox, uplink) = Uplink::new(aggregator, identity, run, heartbeat);
     outbox.put(&inventory("first", NvmlState::Loading), &LabelSet::default(), None);
     let span = info_span!("agent", %node);
     tokio::spawn(uplink.run().instrument(span));

@@ -1,10 +1,10 @@
 //! Settings of the connection to the aggregator.
 
-use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use hyper::Uri;
+use octavo_client::endpoint::{AggregatorEndpoint, Security, host, is_loopback, parse_url};
 use octavo_model::id::NodeName;
 use octavo_settings::{EarlyExit, duration};
 use octavo_toolkit::files;
@@ -63,32 +63,16 @@ pub(super) struct UplinkArgs {
 /// Settings of the aggregator that a node reports to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UplinkSettings {
-    /// Its URL.
-    pub url: Uri,
-    /// How it is authenticated.
-    pub security: Security,
-    /// The file of the token that authenticates the node, if there is one.
-    pub token: Option<PathBuf>,
+    /// Its gRPC service.
+    pub aggregator: AggregatorEndpoint,
     /// Name of the reported node.
     pub node: NodeName,
     /// Interval of heartbeats.
     pub heartbeat: Duration,
 }
 
-/// Authentication of the aggregator.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Security {
-    /// None: any server is accepted.
-    Plaintext,
-    /// By a TLS certificate.
-    Tls {
-        /// The CA certificates, in PEM.
-        ca: PathBuf,
-        /// The name that the certificate must contain.
-        server: ServerName<'static>,
-    },
-}
-
+/// Answers are a few bytes; the default of 2 MiB would let a peer occupy that much memory of this process.
+const WINDOW_BYTES: u32 = 64 * 1024;
 /// The kernel's host name, which kubelet uses in lower case.
 const HOSTNAME: &str = "/proc/sys/kernel/hostname";
 const MAX_HOSTNAME_BYTES: u64 = 4096;
@@ -98,7 +82,7 @@ impl UplinkArgs {
         let Some(text) = &self.aggregator else {
             return Ok(None);
         };
-        let url = url(text).ok_or_else(|| {
+        let url = parse_url(text).ok_or_else(|| {
             usage(&format!(
                 "--aggregator: {text:?} is not a URL like https://octavo-aggregator.octavo:7443"
             ))
@@ -132,10 +116,13 @@ impl UplinkArgs {
             Security::Plaintext
         };
         Ok(Some(UplinkSettings {
+            aggregator: AggregatorEndpoint {
+                url,
+                security,
+                token: self.aggregator_token.clone(),
+                window_bytes: WINDOW_BYTES,
+            },
             node: self.node()?,
-            url,
-            security,
-            token: self.aggregator_token.clone(),
             heartbeat: self.heartbeat,
         }))
     }
@@ -144,27 +131,6 @@ impl UplinkArgs {
     pub(super) fn node(&self) -> Result<NodeName, EarlyExit> {
         node_name(self.node_name.as_deref(), Path::new(HOSTNAME))
     }
-}
-
-/// Parses a URL that consists only of a scheme, a host and optionally a port.
-fn url(text: &str) -> Option<Uri> {
-    let url: Uri = text.parse().ok()?;
-    let authority = url.authority()?;
-    let known = matches!(url.scheme_str(), Some("http" | "https"));
-    let plain = !authority.as_str().contains('@') && !authority.host().is_empty();
-    let bare = url.path() == "/" && url.query().is_none();
-    (known && plain && bare).then_some(url)
-}
-
-/// Returns whether the host is a loopback address of this machine. A name is not: it may resolve to anything.
-fn is_loopback(url: &Uri) -> bool {
-    host(url).parse().is_ok_and(|address: IpAddr| address.is_loopback())
-}
-
-/// Returns the host without the brackets of an IPv6 address.
-fn host(url: &Uri) -> &str {
-    let host = url.host().unwrap_or_default();
-    host.trim_start_matches('[').trim_end_matches(']')
 }
 
 fn server_name(name: Option<&str>, url: &Uri) -> Result<ServerName<'static>, EarlyExit> {
@@ -211,7 +177,7 @@ mod tests {
             &["--aggregator=http://[::1]:1", "--aggregator-plaintext"],
         ] {
             let found = settings(arguments).unwrap();
-            assert_eq!(found.token, Some("/token".into()), "{arguments:?}");
+            assert_eq!(found.aggregator.token, Some("/token".into()), "{arguments:?}");
         }
         for host in ["10.0.0.1", "[2001:db8::1]", "localhost", "127.0.0.1.example.org", "0.0.0.0"] {
             let url = format!("--aggregator=http://{host}:1");

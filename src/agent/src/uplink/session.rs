@@ -1,9 +1,8 @@
 //! One connection to the aggregator, from the greeting to its end.
 
-use std::error::Error;
 use std::time::Duration;
 
-use octavo_fleet::credential::Token;
+use octavo_client::endpoint::{bearer, describe_status};
 use octavo_model::backoff::jittered;
 use octavo_stream::messages::{encode_from_agent, parse_to_agent};
 use octavo_stream::proto::v1;
@@ -15,8 +14,6 @@ use octavo_toolkit::random::random;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{sleep, timeout};
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::metadata::errors::InvalidMetadataValue;
-use tonic::metadata::{Ascii, MetadataValue};
 use tonic::{Request, Status, Streaming};
 use tracing::debug;
 
@@ -220,29 +217,6 @@ impl StreamPair {
             // The other direction is about to report why the stream was closed.
             Ok(()) | Err(mpsc::error::TrySendError::Closed(_)) => Ok(()),
         }
-    }
-}
-
-/// Returns the token as a metadata value, marked sensitive so that no library stores or prints it.
-fn bearer(token: &Token) -> Result<MetadataValue<Ascii>, InvalidMetadataValue> {
-    let mut value: MetadataValue<Ascii> = format!("Bearer {}", token.expose()).parse()?;
-    value.set_sensitive(true);
-    Ok(value)
-}
-
-/// Returns why the aggregator refused the stream, or what broke it.
-fn describe_status(status: &Status) -> String {
-    let message = status.message();
-    match status.source() {
-        Some(cause) => {
-            // tonic's message ends with the beginning of its cause.
-            let message = message.strip_suffix(&cause.to_string()).unwrap_or(message);
-            format!("{}: {}", message.trim_end_matches(": "), chain(cause))
-        }
-        None => format!(
-            "the aggregator rejected the stream: {}: {message}",
-            status.code().description()
-        ),
     }
 }
 

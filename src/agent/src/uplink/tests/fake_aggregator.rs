@@ -5,6 +5,7 @@ use std::convert::Infallible;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto;
 use hyper_util::service::TowerToHyperService;
+use octavo_client::endpoint::{ConnectError, tuned};
 use octavo_fleet::credential::Token;
 use octavo_stream::messages::{encode_to_agent, parse_from_agent};
 use octavo_stream::proto::v1;
@@ -16,7 +17,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Request, Response, Status, Streaming};
 
-use crate::uplink::dial::{ConnectError, Connector, tuned};
+use crate::uplink::dial::Connector;
 
 pub(super) fn identity() -> Identity {
     Identity { node: "node-7".parse().unwrap(), agent_version: "0.1.0".to_owned() }
@@ -159,7 +160,7 @@ impl Connector for MemoryConnector {
             tokio::spawn(service.clone().serve(theirs));
             async move { Ok::<_, Infallible>(TokioIo::new(ours)) }
         });
-        let endpoint = tuned(Endpoint::from_static("http://memory"));
+        let endpoint = tuned(Endpoint::from_static("http://memory"), 65_536);
         Ok(endpoint.connect_with_connector(connector).await?)
     }
 

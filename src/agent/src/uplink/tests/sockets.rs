@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use octavo_client::endpoint::{AggregatorEndpoint, Security};
 use octavo_toolkit::error::chain;
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
@@ -16,8 +17,7 @@ use tokio_rustls::TlsAcceptor;
 
 use super::fake_aggregator::Service;
 use super::*;
-use crate::settings::{Security, UplinkSettings};
-use crate::uplink::dial::Aggregator;
+use crate::uplink::dial::Connector;
 
 /// A certificate authority.
 struct TestCa {
@@ -73,18 +73,9 @@ async fn serve_tls(acceptor: TlsAcceptor, service: Service) -> u16 {
     port
 }
 
-fn aggregator(url: &str, security: Security) -> Aggregator {
-    Aggregator::new(uplink(url, security))
-}
-
-fn uplink(url: &str, security: Security) -> UplinkSettings {
-    UplinkSettings {
-        url: url.parse().unwrap(),
-        security,
-        token: None,
-        node: identity().node,
-        heartbeat: HEARTBEAT,
-    }
+fn aggregator(url: &str, security: Security) -> AggregatorEndpoint {
+    let url = url.parse().unwrap();
+    AggregatorEndpoint { url, security, token: None, window_bytes: 65_536 }
 }
 
 fn by(ca: &Path, server: &str) -> Security {
@@ -98,7 +89,7 @@ fn file(directory: &TempDir, content: &str) -> PathBuf {
 }
 
 /// Returns why the connection failed.
-async fn refusal(aggregator: &Aggregator) -> String {
+async fn refusal(aggregator: &AggregatorEndpoint) -> String {
     chain(&aggregator.dial().await.expect_err("connected"))
 }
 
@@ -245,9 +236,6 @@ async fn fifo_as_token_or_ca_file_is_rejected_without_blocking() {
     assert_eq!(line, format!("{named}it is not a regular file"));
 }
 
-fn shows_token(url: &str, file: &Path) -> Aggregator {
-    Aggregator::new(UplinkSettings {
-        token: Some(file.to_owned()),
-        ..uplink(url, Security::Plaintext)
-    })
+fn shows_token(url: &str, file: &Path) -> AggregatorEndpoint {
+    AggregatorEndpoint { token: Some(file.to_owned()), ..aggregator(url, Security::Plaintext) }
 }
