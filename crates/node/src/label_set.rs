@@ -17,6 +17,13 @@ impl LabelSet {
         self.labels.get(key).map(LabelValue::as_str)
     }
 
+    /// Sets the value of `key`.
+    #[must_use]
+    pub fn with(mut self, key: LabelKey, value: LabelValue) -> Self {
+        self.labels.insert(key, value);
+        self
+    }
+
     /// Returns keys and values, ordered by key.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.labels.iter().map(|(key, value)| (key.as_str(), value.as_str()))

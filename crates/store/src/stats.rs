@@ -20,6 +20,7 @@ pub struct Stats {
     http_reviews: Family<[(&'static str, &'static str); 2], Counter>,
     resyncs: LabeledFamily<Counter>,
     connections: LabeledFamily<Gauge>,
+    upstreams: Family<[(&'static str, String); 1], Gauge>,
     accepted: LabeledFamily<Counter>,
     connections_refused: LabeledFamily<Counter>,
     connections_closed: LabeledFamily<Counter>,
@@ -79,6 +80,11 @@ impl Stats {
     /// Gauge of a server's open connections.
     pub fn connections(&self, server: &'static str) -> Gauge {
         self.connections.get_or_create_owned(&[("server", server)])
+    }
+
+    /// Whether the fleet of the upstream aggregator of this cluster is received; 0 or 1.
+    pub fn upstream(&self, cluster: &str) -> Gauge {
+        self.upstreams.get_or_create_owned(&[("cluster", cluster.to_owned())])
     }
 
     /// Counts an accepted connection.
@@ -208,6 +214,11 @@ impl Stats {
 
     fn register_connections(&self, registry: &mut Registry) {
         registry.register("connections", "Open connections by server", self.connections.clone());
+        registry.register(
+            "upstream_connected",
+            "Whether the fleet of an upstream aggregator is received, by cluster (0 or 1)",
+            self.upstreams.clone(),
+        );
         registry.register(
             "connections_accepted",
             "Accepted connections by server",

@@ -133,6 +133,11 @@ impl Store {
         (store, fleet)
     }
 
+    /// The limits.
+    pub fn limits(&self) -> StoreLimits {
+        self.limits
+    }
+
     /// Handles a hello on a stream of `peer`. The last accepted agent reports its node.
     pub fn accept_hello(
         &mut self,
@@ -231,6 +236,13 @@ impl Store {
             self.refresh(&permit.node, now, false);
         } else {
             self.entries.remove(&permit.node);
+        }
+    }
+
+    /// Removes a node that no stream reports.
+    pub fn remove(&mut self, node: &NodeName, now: Moment) {
+        if self.entries.get(node).is_some_and(|entry| entry.stream.is_none()) {
+            self.forget(node, now);
         }
     }
 

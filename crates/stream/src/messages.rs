@@ -4,15 +4,18 @@
 //! everything that is stored or logged is limited. If a message has two parts with the same key, the last one applies,
 //! in a snapshot as well as in a delta.
 
+mod watched;
+
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use octavo_model::digest::Digest;
-use octavo_model::id::ParseError;
+use octavo_model::id::{NodeName, ParseError};
 use thiserror::Error;
 
+pub use self::watched::{WatchedEvent, WatchedNode, parse_watch_event};
 use crate::proto::v1;
 use crate::proto::v1::from_agent::Message as AgentMessage;
 use crate::proto::v1::to_agent::Message as Answer;
@@ -99,13 +102,9 @@ pub fn parse_from_agent(message: v1::FromAgent) -> Result<FromAgent, StreamError
 }
 
 fn incoming_hello(hello: v1::Hello) -> Result<FromAgent, StreamError> {
-    if hello.node.len() > MAX_NODE_NAME_BYTES {
-        return Err(StreamError::new("node", StreamProblem::TooLong));
-    }
-    let node = hello.node.parse();
     Ok(FromAgent::Hello(Hello {
         identity: Identity {
-            node: node.map_err(|error| StreamError::new("node", error))?,
+            node: node_name("node", &hello.node)?,
             agent_version: check_text("agent_version", hello.agent_version)?,
         },
         run: Run { epoch: hello.epoch, boot_id: check_text("boot_id", hello.boot_id)? },
@@ -151,6 +150,13 @@ fn incoming_parts(
         Ok((key, Content::new(part.content.as_ref())))
     });
     parts.collect()
+}
+
+fn node_name(field: &str, name: &str) -> Result<NodeName, StreamError> {
+    if name.len() > MAX_NODE_NAME_BYTES {
+        return Err(StreamError::new(field, StreamProblem::TooLong));
+    }
+    name.parse().map_err(|error: ParseError| StreamError::new(field, error))
 }
 
 fn required<T>(message: Option<T>) -> Result<T, StreamError> {

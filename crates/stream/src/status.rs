@@ -90,7 +90,7 @@ pub fn encode(
 ) -> Parts {
     let mut parts = vec![
         (PartKey::node(), content(&node::write(&inventory.machine, &inventory.nvml))),
-        (PartKey::labels(), content(&node::write_labels(labels))),
+        encode_labels(labels),
     ];
     parts.extend(layout.map(|one| (PartKey::layout(), content(&layout::write(one)))));
     for device in &inventory.devices {
@@ -108,6 +108,11 @@ pub fn encode(
         }));
     }
     parts.into_iter().collect()
+}
+
+/// Encodes the part `labels`, to replace that of a status.
+pub fn encode_labels(labels: &LabelSet) -> (PartKey, Content) {
+    (PartKey::labels(), content(&node::write_labels(labels)))
 }
 
 /// Encodes the part `sharing`, to be added to the others.

@@ -1,7 +1,8 @@
 //! The aggregator: receives the agents' streams, stores their reports, and serves them.
 //!
 //! ```text
-//!  agents --> auth --> ingest --> store (one writer) --> Fleet (immutable, shared) --> rest, pages, events, watch, metrics
+//!  agents --> auth --> ingest --+
+//!  other clusters --> upstreams -+--> store (one writer) --> Fleet (immutable, shared) --> rest, pages, events, watch, metrics
 //! ```
 //!
 //! `octavo_store` has the state and its read models, `octavo_access` decides who may read it, and `octavo_pages` renders
@@ -21,6 +22,7 @@ pub mod run;
 pub mod serve;
 pub mod settings;
 pub mod tls;
+pub mod upstreams;
 mod watch;
 
 #[cfg(test)]

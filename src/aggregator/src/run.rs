@@ -56,6 +56,7 @@ use super::rest;
 use super::serve::{Limits, Protocol, Server};
 use super::settings::{AggregatorSettings, ServingSettings};
 use super::tls::Tls;
+use super::upstreams::Upstream;
 
 /// Backlog of the listening sockets; after a restart, all agents of a fleet reconnect at the same time.
 const BACKLOG: u32 = 4096;
@@ -179,6 +180,7 @@ fn launch(settings: &AggregatorSettings) -> Result<RunningAggregator, StartError
     let timeouts = PeerTimeouts::default();
     let ingest = IngestService::new(Arc::clone(&store), gate, stats.clone(), timeouts);
     let ingest = ingest.with_readers(guard);
+    let upstreams = upstreams(settings, &store, &stats);
     let agents = server(Protocol::Grpc, ingest.into_router(), serving, &stats)?;
     let people =
         Server { reserve: Some(probes), ..server(Protocol::Http, router, serving, &stats)? };
@@ -192,6 +194,7 @@ fn launch(settings: &AggregatorSettings) -> Result<RunningAggregator, StartError
             tokio::select! {
                 () = agents.run(agents_at.0, stopped) => {}
                 () = store.run_maintenance() => {}
+                () = super::upstreams::run(upstreams) => {}
             }
         });
         ingest_runtime.shutdown_timeout(RUNTIME_SHUTDOWN_TIMEOUT);
@@ -224,6 +227,17 @@ fn launch(settings: &AggregatorSettings) -> Result<RunningAggregator, StartError
     info!("listening for {READERS} on {http} ({transport})");
     ready.send_replace(true);
     Ok(threads.running(ready))
+}
+
+fn upstreams(
+    settings: &AggregatorSettings,
+    store: &Arc<SharedStore>,
+    stats: &Stats,
+) -> Vec<Upstream> {
+    let endpoints = settings.upstreams.endpoints.iter().cloned();
+    let upstreams = endpoints
+        .map(|(cluster, endpoint)| Upstream::new(cluster, endpoint, Arc::clone(store), stats));
+    upstreams.collect()
 }
 
 /// Waits for the shutdown and then for running profile creations, with a time limit.

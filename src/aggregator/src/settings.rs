@@ -6,6 +6,7 @@ mod cluster;
 mod http_auth;
 mod ledger;
 mod serving;
+mod upstreams;
 mod workload;
 
 use std::env;
@@ -29,6 +30,7 @@ pub use self::cluster::ClusterSettings;
 pub use self::http_auth::{HttpAuth, HttpAuthSettings};
 pub use self::ledger::LedgerSettings;
 pub use self::serving::ServingSettings;
+pub use self::upstreams::UpstreamSettings;
 pub use self::workload::WorkloadSettings;
 
 const EXAMPLES: &str = "\
@@ -112,6 +114,10 @@ pub struct AggregatorSettings {
     /// Use of the cluster.
     #[command(flatten)]
     pub cluster: ClusterSettings,
+
+    /// Aggregators of other clusters.
+    #[command(flatten)]
+    pub upstreams: UpstreamSettings,
 
     /// ConfigMap that NVIDIA's device plugin reads; written on behalf of agents with --sharing hand-off
     ///
@@ -246,6 +252,7 @@ impl AggregatorSettings {
         settings.cluster.check(has_auth, serving)?;
         settings.ledger.check(settings.cluster.leader_election.is_some())?;
         settings.agent_auth.check(serving)?;
+        settings.upstreams.resolve()?;
         settings.workload.identify(settings.cluster.policies)?;
         Ok(settings)
     }
@@ -415,6 +422,37 @@ mod tests {
         for wrong in ["", "Aggregator", "a/b"] {
             let text = with(wrong).unwrap_err().to_string();
             assert!(text.contains("--leader-election"), "{text}");
+        }
+    }
+
+    #[test]
+    fn upstreams_need_credentials_and_different_names() {
+        let with = |arguments: &[&str]| {
+            settings(&[&["--plaintext", "--http-auth=none"], arguments].concat())
+                .map(|settings| settings.upstreams.endpoints)
+        };
+        assert_eq!(with(&[]).unwrap(), []);
+        let found = with(&[
+            "--upstream=paris=https://octavo.paris.example:7443,oslo=http://127.0.0.1:7443",
+            "--upstream-credentials=/keys",
+        ]);
+        let found = found.unwrap();
+        let names: Vec<&str> = found.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["paris", "oslo"]);
+        assert_eq!(found[0].1.token, Some("/keys/paris/token".into()));
+        assert_eq!(found[1].1.token, None);
+        for (wrong, expected) in [
+            ("--upstream=paris", "is not a name and a URL"),
+            ("--upstream=paris=ftp://a:1", "is not a name and a URL"),
+            ("--upstream=Paris=http://127.0.0.1:1", "is not a name: use at most 63"),
+            ("--upstream=a.b=http://127.0.0.1:1", "is not a name: use at most 63"),
+            ("--upstream=paris=https://a:1", "https:// needs --upstream-credentials"),
+            ("--upstream=paris=http://a:1", "neither encrypted nor authenticated"),
+            ("--upstream=a=http://127.0.0.1:1,a=http://127.0.0.1:2", "have the name a"),
+            ("--upstream-credentials=/keys", "--upstream"),
+        ] {
+            let text = with(&[wrong]).unwrap_err().to_string();
+            assert!(text.contains(expected), "{wrong}: {text}");
         }
     }
 

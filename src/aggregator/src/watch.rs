@@ -23,7 +23,7 @@ use octavo_stream::proto::v1;
 use octavo_stream::proto::v1::watch_event::Event;
 use prometheus_client::metrics::gauge::Gauge;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_stream::Stream;
 use tonic::Status;
 
@@ -64,6 +64,8 @@ impl WatchSession {
         request: &v1::WatchRequest,
     ) -> Result<WatchEvents, Status> {
         let filter = Filter::read(&request.nodes)?;
+        let heartbeat = Duration::from_millis(request.heartbeat_ms).max(MIN_INTERVAL);
+        let heartbeat = (request.heartbeat_ms > 0).then_some(heartbeat);
         // Buffers one message while another is being sent.
         let events = TaskStream::start(1, |sender| async move {
             self.stats.watchers.inc();
@@ -72,7 +74,7 @@ impl WatchSession {
             let limit = self.read_timeout;
             // A disconnected client needs no message; one that lost its permission receives the reason.
             tokio::select! {
-                _ended = self.run(&filter, &sender) => {}
+                _ended = self.run(&filter, heartbeat, &sender) => {}
                 refused = right.ended() => {
                     let _read = timeout(limit, sender.send(Err(refused.status()))).await;
                 }
@@ -82,10 +84,16 @@ impl WatchSession {
         Ok(WatchEvents(events))
     }
 
-    async fn run(mut self, filter: &Filter, to: &Sender) -> Result<Infallible, StreamEnded> {
+    async fn run(
+        mut self,
+        filter: &Filter,
+        heartbeat: Option<Duration>,
+        to: &Sender,
+    ) -> Result<Infallible, StreamEnded> {
         let mut sent = Fleet::default();
         let mut fleet = self.view.fleet();
-        let mut synced = false;
+        // Time at which the next `Synced` is due.
+        let mut due = Some(Instant::now());
         loop {
             let (changed, gone) = filter.apply(&fleet, &sent);
             // Releases the previous fleet.
@@ -98,10 +106,10 @@ impl WatchSession {
                 drop(node);
                 self.send(to, Event::Node(status)).await?;
             }
-            if !synced {
-                synced = true;
+            if due.is_some_and(|due| due <= Instant::now()) {
                 let revision = sent.revision;
                 self.send(to, Event::Synced(v1::Synced { revision })).await?;
+                due = heartbeat.and_then(|interval| Instant::now().checked_add(interval));
             }
             tokio::select! {
                 () = sleep(MIN_INTERVAL) => {}
@@ -109,6 +117,7 @@ impl WatchSession {
             }
             fleet = tokio::select! {
                 next = self.view.changed() => next.ok_or(StreamEnded)?,
+                () = until(due) => sent.clone(),
                 () = to.closed() => return Err(StreamEnded),
             };
         }
@@ -136,6 +145,14 @@ impl WatchSession {
             confirmed_ms: u64::try_from(confirmed).unwrap_or_default(),
             parts: node.parts.iter().map(part).collect(),
         }
+    }
+}
+
+/// Waits until this time; forever without one.
+async fn until(time: Option<Instant>) {
+    match time {
+        Some(time) => sleep_until(time).await,
+        None => std::future::pending().await,
     }
 }
 
@@ -190,7 +207,6 @@ mod tests {
     use octavo_store::fleet::{Freshness, ReportingAgent, StatusSummary};
     use octavo_stream::protocol::{Parts, Run};
     use tokio::sync::{Semaphore, watch};
-    use tokio::time::Instant;
     use tokio_stream::StreamExt;
 
     use super::*;

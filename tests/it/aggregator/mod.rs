@@ -6,6 +6,7 @@
 mod program;
 mod report;
 mod serve;
+mod upstreams;
 mod watch;
 
 use std::net::SocketAddr;
@@ -43,6 +44,7 @@ use crate::time_limits::TIME_LIMIT;
 /// Parameters of a server.
 struct Plan {
     protocol: Protocol,
+    listen: SocketAddr,
     fleet: StoreLimits,
     limits: Limits,
     time_limits: PeerTimeouts,
@@ -64,6 +66,7 @@ impl Default for Plan {
     fn default() -> Self {
         Self {
             protocol: Protocol::Grpc,
+            listen: ([127, 0, 0, 1], 0).into(),
             fleet: StoreLimits {
                 stale_after: Duration::from_hours(1),
                 forget_after: Duration::from_hours(1),
@@ -106,7 +109,7 @@ impl Plan {
             limits: self.limits,
             stats,
         };
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let listener = TcpListener::bind(self.listen).await.unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = channel::channel(false);
         let maintained = Arc::clone(&store);

@@ -15,10 +15,10 @@ use super::{AgentStream, hello};
 use crate::promtool;
 use crate::time_limits::{Finish, Lines, exit_status, until_async, within};
 
-const AGGREGATOR: &str = env!("CARGO_BIN_EXE_octavo-aggregator");
+pub(super) const AGGREGATOR: &str = env!("CARGO_BIN_EXE_octavo-aggregator");
 
 /// Killed when dropped.
-struct Program(Child);
+pub(super) struct Program(pub(super) Child);
 
 impl Drop for Program {
     fn drop(&mut self) {
@@ -28,13 +28,13 @@ impl Drop for Program {
 }
 
 /// The address in a log line about a listener.
-fn address(line: &str) -> SocketAddr {
+pub(super) fn address(line: &str) -> SocketAddr {
     let (_, rest) = line.split_once(" on ").unwrap();
     rest.split(' ').next().unwrap().parse().unwrap()
 }
 
 /// The response to a GET request with this host and these headers.
-async fn get(people: SocketAddr, path: &str, headers: &str) -> String {
+pub(super) async fn get(people: SocketAddr, path: &str, headers: &str) -> String {
     let request = format!("GET {path} HTTP/1.1\r\n{headers}Connection: close\r\n\r\n");
     let answer = async {
         let mut page = TcpStream::connect(people).await.unwrap();

@@ -29,7 +29,7 @@ async fn node(events: &mut Streaming<v1::WatchEvent>) -> v1::NodeStatus {
 
 async fn watch(site: &Site, nodes: &[&str]) -> Streaming<v1::WatchEvent> {
     let nodes = nodes.iter().map(|&name| name.to_owned()).collect();
-    let request = v1::WatchRequest { nodes };
+    let request = v1::WatchRequest { nodes, ..v1::WatchRequest::default() };
     site.client().await.watch(request).await.unwrap().into_inner()
 }
 
@@ -68,10 +68,28 @@ async fn watcher_of_some_nodes_receives_only_those() {
     b.send(&delta(2, &parts(1), &parts(2))).await.unwrap();
     assert_eq!(node(&mut events).await.name, "b");
     let nodes = vec!["b".to_owned(), "Not A Name".to_owned()];
-    let wrong = v1::WatchRequest { nodes };
+    let wrong = v1::WatchRequest { nodes, ..v1::WatchRequest::default() };
     let status = site.client().await.watch(wrong).await.unwrap_err();
     assert_eq!(status.code(), Code::InvalidArgument);
     assert!(status.message().starts_with("nodes[1]"), "{status:?}");
+}
+
+#[tokio::test]
+async fn synced_is_repeated_on_request() {
+    let site = Plan::default().start().await;
+    let request = v1::WatchRequest { nodes: Vec::new(), heartbeat_ms: 1 };
+    let mut events = site.client().await.watch(request).await.unwrap().into_inner();
+    let synced = |revision| Event::Synced(v1::Synced { revision });
+    assert_eq!(next(&mut events).await, synced(0));
+    assert_eq!(next(&mut events).await, synced(0));
+    let _a = AgentStream::with_visible_status(&site, "a", parts(1)).await;
+    let first_node = async || match next(&mut events).await {
+        Event::Node(node) => Some(node.name),
+        Event::Removed(_) | Event::Synced(_) => None,
+    };
+    let name = until_async("a node", first_node, Option::is_some).await;
+    assert_eq!(name.as_deref(), Some("a"));
+    assert_eq!(next(&mut events).await, synced(1));
 }
 
 /// A node whose agent is silent, with a watcher.

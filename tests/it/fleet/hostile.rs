@@ -132,7 +132,10 @@ async fn i12_message_from_newer_agent_is_read_and_forwarded_completely() {
     assert_eq!(next().await, acknowledged(1));
 
     let nodes = vec!["newer".to_owned()];
-    let watch = client(&aggregator).await.watch(v1::WatchRequest { nodes }).await;
+    let watch = client(&aggregator)
+        .await
+        .watch(v1::WatchRequest { nodes, ..v1::WatchRequest::default() })
+        .await;
     let first = watch.unwrap().into_inner().message().await.unwrap().unwrap();
     let Some(Event::Node(node_event)) = first.event else {
         panic!("{first:?} is not a node");

@@ -78,7 +78,7 @@ impl Store {
         Ok(())
     }
 
-    fn forget(&mut self, name: &NodeName, now: Moment) {
+    pub(super) fn forget(&mut self, name: &NodeName, now: Moment) {
         if let Some(entry) = self.entries.remove(name) {
             if let Some(freshness) = entry.freshness {
                 self.disconnected.remove(&(freshness.confirmed(), name.clone()));
