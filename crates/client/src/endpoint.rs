@@ -26,6 +26,8 @@ use tonic::transport::{Channel, Endpoint};
 const MAX_CA_BYTES: u64 = 4 << 20;
 /// Time limit for a TCP connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Maximum number of logged characters of a reason.
+const MAX_REASON_CHARS: usize = 256;
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(20);
 const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -165,7 +167,7 @@ pub fn bearer(token: &Token) -> Result<MetadataValue<Ascii>, InvalidMetadataValu
 /// Returns why the aggregator refused a stream, or what broke it.
 pub fn describe_status(status: &Status) -> String {
     let message = status.message();
-    match status.source() {
+    sanitize_reason(&match status.source() {
         Some(cause) => {
             // tonic's message ends with the beginning of its cause.
             let message = message.strip_suffix(&cause.to_string()).unwrap_or(message);
@@ -175,7 +177,13 @@ pub fn describe_status(status: &Status) -> String {
             "the aggregator rejected the stream: {}: {message}",
             status.code().description()
         ),
-    }
+    })
+}
+
+/// Returns the beginning of a reason, without control characters that a terminal might interpret.
+pub fn sanitize_reason(reason: &str) -> String {
+    let reason = reason.chars().take(MAX_REASON_CHARS);
+    reason.map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
 /// Returns the file's current token.

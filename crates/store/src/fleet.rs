@@ -51,6 +51,8 @@ pub struct Node {
     pub name: NodeName,
     /// Its agent, or the label that names its type if no agent reports it.
     pub source: TypeSource,
+    /// Cluster whose aggregator sends the node; `None` for a node that reports here.
+    pub upstream: Option<Arc<str>>,
     /// Run of the agent that reports the node.
     pub run: Run,
     /// Version of that agent.
@@ -191,6 +193,7 @@ impl Node {
         Self {
             name: origin.name,
             source: TypeSource::Agent,
+            upstream: None,
             run: origin.run,
             agent_version: origin.agent_version,
             parts,
@@ -216,6 +219,7 @@ impl Node {
         Self {
             name,
             source,
+            upstream: None,
             run: Run { epoch: 0, boot_id: String::new() },
             agent_version: String::new(),
             parts: Parts::default(),
@@ -258,6 +262,11 @@ impl Node {
     /// Returns whether an agent reports the node, or has reported it.
     pub fn has_agent(&self) -> bool {
         self.source == TypeSource::Agent
+    }
+
+    /// Returns whether it is a node of this cluster. Only those are counted, billed and configured here.
+    pub fn is_local(&self) -> bool {
+        self.upstream.is_none()
     }
 
     /// Decodes the last reported status; empty without an agent. The fleet stores summaries only, because a complete status

@@ -73,7 +73,8 @@ impl<'f> OfferCollector<'f> {
         isolation: Isolation,
         now: Moment,
     ) -> Self {
-        let mut nodes: Vec<&Arc<Node>> = fleet.nodes.iter().collect();
+        let nodes = fleet.nodes.iter().filter(|node| node.is_local());
+        let mut nodes: Vec<&Arc<Node>> = nodes.collect();
         // Nodes are popped from the end.
         nodes.reverse();
         Self { nodes, partitions, isolation, now, drafts: BTreeMap::new() }

@@ -82,9 +82,9 @@ impl Stats {
         self.connections.get_or_create_owned(&[("server", server)])
     }
 
-    /// Whether the fleet of the upstream aggregator of this cluster is received; 0 or 1.
+    /// Gauge that is 1 while the fleet of the upstream aggregator of this cluster is received, otherwise 0.
     pub fn upstream(&self, cluster: &str) -> Gauge {
-        self.upstreams.get_or_create_owned(&[("cluster", cluster.to_owned())])
+        self.upstreams.get_or_create_owned(&[("upstream", cluster.to_owned())])
     }
 
     /// Counts an accepted connection.
@@ -216,7 +216,7 @@ impl Stats {
         registry.register("connections", "Open connections by server", self.connections.clone());
         registry.register(
             "upstream_connected",
-            "Whether the fleet of an upstream aggregator is received, by cluster (0 or 1)",
+            "Whether the fleet of an upstream aggregator is received, by its name (0 or 1)",
             self.upstreams.clone(),
         );
         registry.register(

@@ -71,6 +71,8 @@ pub struct Store {
 struct AgentEntry {
     receiver: Receiver,
     agent_version: String,
+    /// Cluster whose aggregator sends the node; `None` for an agent.
+    upstream: Option<Arc<str>>,
     /// Freshness of the node; `None` before its first status.
     freshness: Option<Freshness>,
     /// Last known values, for the record of changes.
@@ -147,6 +149,10 @@ impl Store {
     ) -> Result<HelloOutcome, StoreError> {
         let Identity { node, agent_version } = hello.identity.clone();
         self.stats.count_message("hello");
+        // The agents of this cluster take precedence.
+        if self.entries.get(&node).is_some_and(|entry| entry.upstream.is_some()) {
+            self.forget(&node, now);
+        }
         let reporting = self.entries.get(&node).filter(|entry| entry.stream.is_some());
         let takes_over = reporting.is_some_and(|entry| *entry.receiver.run() != hello.run);
         let (entry, greeting) = self.admit_hello(&node, hello, now)?;
@@ -160,7 +166,7 @@ impl Store {
         entry.last_message = now;
         entry.agent_version = agent_version;
         let older = entry.stream.take();
-        let (id, on_superseded) = self.open_stream(&node, peer);
+        let (id, on_superseded) = self.open_stream(&node, Arc::downgrade(peer));
         if let Some(older) = older {
             // An error means that the stream has already ended.
             let _gone = older.superseded.send(());
@@ -239,9 +245,41 @@ impl Store {
         }
     }
 
-    /// Removes a node that no stream reports.
-    pub fn remove(&mut self, node: &NodeName, now: Moment) {
-        if self.entries.get(node).is_some_and(|entry| entry.stream.is_none()) {
+    /// Handles the hello for a node that the aggregator of another cluster sends.
+    ///
+    /// # Errors
+    /// Fails if the fleet is full, or an agent reports a node with this name.
+    pub fn accept_upstream(
+        &mut self,
+        cluster: &Arc<str>,
+        hello: &Hello,
+        now: Moment,
+    ) -> Result<ReportPermit, StoreError> {
+        let node = hello.identity.node.clone();
+        let known = self.entries.get(&node);
+        if known.is_some_and(|entry| entry.upstream.as_ref() != Some(cluster)) {
+            return Err(StoreError::NameInUse { node });
+        }
+        let (entry, greeting) = self.admit_hello(&node, hello, now)?;
+        if let Greeting::Refused(_) = greeting {
+            return Err(StoreError::NameInUse { node });
+        }
+        entry.last_message = now;
+        entry.agent_version.clone_from(&hello.identity.agent_version);
+        entry.upstream = Some(Arc::clone(cluster));
+        let (id, superseded) = self.open_stream(&node, Weak::new());
+        Ok(ReportPermit { node, id, superseded })
+    }
+
+    /// Returns whether the stream of this permit still reports its node.
+    pub fn has_stream(&self, permit: &ReportPermit) -> bool {
+        let stream = self.entries.get(&permit.node).and_then(|entry| entry.stream.as_ref());
+        stream.is_some_and(|stream| stream.id == permit.id)
+    }
+
+    /// Removes a node that the aggregator of another cluster has sent.
+    pub fn remove_upstream(&mut self, cluster: &Arc<str>, node: &NodeName, now: Moment) {
+        if self.entries.get(node).is_some_and(|entry| entry.upstream.as_ref() == Some(cluster)) {
             self.forget(node, now);
         }
     }
@@ -309,6 +347,7 @@ impl Store {
                 let entry = place.insert(AgentEntry {
                     receiver,
                     agent_version: String::new(),
+                    upstream: None,
                     freshness: None,
                     baseline: Baseline::default(),
                     last_message: now,
@@ -319,18 +358,14 @@ impl Store {
         }
     }
 
-    fn open_stream(&mut self, node: &NodeName, peer: &Arc<Peer>) -> (u64, oneshot::Receiver<()>) {
+    fn open_stream(&mut self, node: &NodeName, peer: Weak<Peer>) -> (u64, oneshot::Receiver<()>) {
         self.last_stream_id = self.last_stream_id.saturating_add(1);
         let (superseded, on_superseded) = oneshot::channel();
         if let Some(entry) = self.entries.get_mut(node) {
             if let Some(freshness) = &entry.freshness {
                 self.disconnected.remove(&(freshness.confirmed(), node.clone()));
             }
-            entry.stream = Some(ReportStream {
-                id: self.last_stream_id,
-                superseded,
-                peer: Arc::downgrade(peer),
-            });
+            entry.stream = Some(ReportStream { id: self.last_stream_id, superseded, peer });
         }
         (self.last_stream_id, on_superseded)
     }
@@ -362,7 +397,8 @@ impl Store {
             run: entry.receiver.run().clone(),
             agent_version: entry.agent_version.clone(),
         };
-        let node = Node::new(origin, parts, summary, freshness);
+        let upstream = entry.upstream.clone();
+        let node = Node { upstream, ..Node::new(origin, parts, summary, freshness) };
         let mut changes = entry.baseline.set_connection(true, false);
         changes.extend(entry.baseline.update(&node.report()));
         let node = match known {
@@ -453,6 +489,12 @@ pub enum StoreError {
         /// Limit.
         most: usize,
     },
+    /// A node of another cluster has the name of a node that reports here.
+    #[error("node {node}: another node has this name")]
+    NameInUse {
+        /// The name.
+        node: NodeName,
+    },
     /// Repeated hello.
     #[error("hello: only the first message of a stream can be a hello message")]
     SecondHello,
@@ -489,7 +531,7 @@ impl StoreError {
     pub fn is_limit_exceeded(&self) -> bool {
         match self {
             Self::TooManyNodes { .. } | Self::TooBig { .. } => true,
-            Self::SecondHello | Self::Status { .. } => false,
+            Self::NameInUse { .. } | Self::SecondHello | Self::Status { .. } => false,
         }
     }
 }

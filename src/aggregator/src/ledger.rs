@@ -239,7 +239,8 @@ impl<'a> Recording<'a> {
 
     /// Appends the remaining events until their senders have ended, and repeats a failed attempt at the next of `retries`.
     async fn drain(&mut self, retries: &mut Timer) {
-        let nodes: Vec<Arc<Node>> = self.fleet.nodes.iter().cloned().collect();
+        let nodes = self.fleet.nodes.iter().filter(|node| node.is_local());
+        let nodes: Vec<Arc<Node>> = nodes.cloned().collect();
         loop {
             let has_events = !self.audit.is_empty()
                 || self.audit.take_changes(&nodes, self.task.view.clock())
@@ -259,7 +260,13 @@ impl<'a> Recording<'a> {
     async fn observe_changed(&mut self) {
         let fleet = self.task.view.fleet();
         let before = std::mem::replace(&mut self.fleet, fleet.clone());
-        let changed: Vec<Arc<Node>> = fleet.since(&before).changed.into_iter().cloned().collect();
+        let changed: Vec<Arc<Node>> = fleet
+            .since(&before)
+            .changed
+            .into_iter()
+            .filter(|node| node.is_local())
+            .cloned()
+            .collect();
         self.observe(&changed).await;
         let nodes = if self.audit.has_untaken_nodes() {
             self.fleet.nodes.iter().cloned().collect()

@@ -103,7 +103,7 @@ impl OpenCostMonitor {
         let mut series = OpenCostSeries::default();
         let nodes: Vec<&Arc<Node>> = fleet.nodes.iter().collect();
         for batch in nodes.chunks(NODES_PER_BATCH) {
-            let batch = batch.iter().filter(|node| node.has_agent());
+            let batch = batch.iter().filter(|node| node.has_agent() && node.is_local());
             for node in batch.filter(|node| !node.freshness.is_stale(now)) {
                 let states = device_states(node, node.usage_by_pod().as_ref(), directory);
                 series.nodes.push(NodeSeries {

@@ -88,7 +88,7 @@ impl PluginConfigController {
     fn update_requests(&mut self, fleet: Fleet) -> bool {
         let mut differs = false;
         let difference = fleet.since(&self.fleet);
-        for node in difference.changed {
+        for node in difference.changed.into_iter().filter(|node| node.is_local()) {
             let before = self.fleet.nodes.get(&node.name);
             if before.is_some_and(|before| part(before) == part(node)) {
                 continue;

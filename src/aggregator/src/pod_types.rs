@@ -126,7 +126,7 @@ impl<'a> LeaderState<'a> {
         let fleet = self.view.fleet();
         let difference = fleet.since(&self.fleet);
         let now = self.began.elapsed();
-        for node in difference.changed {
+        for node in difference.changed.into_iter().filter(|node| node.is_local()) {
             let before = self.fleet.nodes.get(&node.name);
             if before.is_none_or(|before| !has_same_claims(before, node)) {
                 self.ledger.update(now, &node.name, node_claims(node));

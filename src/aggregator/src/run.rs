@@ -236,7 +236,7 @@ fn upstreams(
 ) -> Vec<Upstream> {
     let endpoints = settings.upstreams.endpoints.iter().cloned();
     let upstreams = endpoints
-        .map(|(cluster, endpoint)| Upstream::new(cluster, endpoint, Arc::clone(store), stats));
+        .map(|(cluster, endpoint)| Upstream::new(&cluster, endpoint, Arc::clone(store), stats));
     upstreams.collect()
 }
 

@@ -442,8 +442,8 @@ mod tests {
         assert_eq!(found[0].1.token, Some("/keys/paris/token".into()));
         assert_eq!(found[1].1.token, None);
         for (wrong, expected) in [
-            ("--upstream=paris", "is not a name and a URL"),
-            ("--upstream=paris=ftp://a:1", "is not a name and a URL"),
+            ("--upstream=paris", "--upstream paris: use a name and a URL"),
+            ("--upstream=paris=ftp://a:1", "use a name and a URL"),
             ("--upstream=Paris=http://127.0.0.1:1", "is not a name: use at most 63"),
             ("--upstream=a.b=http://127.0.0.1:1", "is not a name: use at most 63"),
             ("--upstream=paris=https://a:1", "https:// needs --upstream-credentials"),

@@ -4,30 +4,31 @@
 //!  upstream aggregator --Watch--> session: hello, snapshots and heartbeats for each node --> store
 //! ```
 //!
-//! For the store, each node of an upstream aggregator is one more agent. A node whose own agent is disconnected or silent, and every node of an
-//! aggregator that is not connected, has no stream here either, so that it becomes stale.
+//! For the store, each node of an upstream aggregator has an agent of its own, without a connection. A node whose real agent is disconnected or
+//! silent is disconnected here too. While an aggregator is not connected, its nodes are not confirmed, so that they become stale.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
-use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use octavo_client::endpoint::{AggregatorEndpoint, bearer, describe_status};
 use octavo_model::digest::Digest;
-use octavo_model::id::NodeName;
+use octavo_model::id::{NodeName, ParseError};
 use octavo_model::label::{LabelKey, LabelValue};
-use octavo_store::clock::Moment;
-use octavo_store::peer::Peer;
+use octavo_node::label_set::LabelSet;
 use octavo_store::stats::Stats;
 use octavo_store::store::shared_store::SharedStore;
-use octavo_store::store::{HelloOutcome, ReportPermit, Store};
-use octavo_stream::messages::{MAX_STATUS_BYTES, WatchedEvent, WatchedNode, parse_watch_event};
+use octavo_store::store::{ReportPermit, StoreError};
+use octavo_stream::messages::{
+    MAX_PARTS, MAX_STATUS_BYTES, WatchedEvent, WatchedNode, parse_watch_event,
+};
 use octavo_stream::proto::v1;
 use octavo_stream::proto::v1::fleet_client::FleetClient;
+use octavo_stream::proto::v1::watch_event::Event;
 use octavo_stream::protocol::{Backoff, FromAgent, Hello, Identity, PartKey, Parts, Run};
-use octavo_stream::status::{decode_labels, encode_labels};
+use octavo_stream::status::{StatusError, decode_labels, encode_labels};
 use octavo_toolkit::error::chain;
 use octavo_toolkit::random::random;
 use octavo_toolkit::tasks::first_panic;
@@ -35,7 +36,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use tokio::task::{JoinSet, yield_now};
 use tokio::time::{Instant, sleep, timeout};
 use tonic::{Request, Streaming};
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 /// Interval at which an upstream aggregator confirms its nodes.
 const HEARTBEAT: Duration = Duration::from_secs(10);
@@ -43,28 +44,30 @@ const HEARTBEAT: Duration = Duration::from_secs(10);
 const MAX_SILENCE: Duration = Duration::from_secs(30);
 /// A connection that lasted this long was successful and resets the backoff.
 const BACKOFF_RESET_AFTER: Duration = Duration::from_secs(30);
-/// Maximum size of an event: a status, and the fields of its node.
-const MAX_EVENT_BYTES: usize = MAX_STATUS_BYTES + 4096;
+/// Maximum size of an event: a status, the encoding of its parts, and the fields of its node.
+const MAX_EVENT_BYTES: usize = MAX_STATUS_BYTES + 16 * MAX_PARTS + 4096;
 /// Number of nodes that are confirmed before other tasks of the thread run.
 const CONFIRMED_TOGETHER: usize = 500;
-/// Maximum number of remembered errors. An aggregator chooses some of them, so their number is otherwise unlimited.
-const MAX_LOGGED_ERRORS: usize = 16;
-const OTHER_CONNECTION: &str = "another connection reports a node with the same name";
 /// Label with the name of the cluster.
 const CLUSTER_LABEL: &str = "octavo.dev/cluster";
 
 /// The aggregator of another cluster.
 #[derive(Debug)]
 pub struct Upstream {
-    cluster: String,
+    cluster: Arc<str>,
     endpoint: AggregatorEndpoint,
     store: Arc<SharedStore>,
     connected: Gauge,
+    /// Nodes that the store accepted, by their names in the other cluster.
     nodes: BTreeMap<NodeName, UpstreamNode>,
+    /// Number of the current connection.
+    session: u64,
     /// Start time of the last run, which increases with each one.
     last_epoch: u64,
-    /// Errors that were logged since the last connection.
-    logged: BTreeSet<String>,
+    /// Last logged reason for a lost connection.
+    logged_reason: Option<String>,
+    /// Kinds of errors of nodes that were logged during this connection.
+    logged_kinds: BTreeSet<&'static str>,
 }
 
 /// A node, and the protocol state of its stream to the store.
@@ -76,6 +79,19 @@ struct UpstreamNode {
     hash: Digest,
     /// `None` while the node has no stream.
     permit: Option<ReportPermit>,
+    /// Number of the last connection that sent it.
+    session: u64,
+}
+
+/// Reason why a node is not shown.
+#[derive(Debug, thiserror::Error)]
+enum NodeError {
+    #[error("the name is too long together with that of the cluster")]
+    Name(#[source] ParseError),
+    #[error("invalid labels")]
+    Labels(#[source] Box<StatusError>),
+    #[error(transparent)]
+    Store(#[from] StoreError),
 }
 
 /// Receives the fleets of these aggregators. Returns only if a task panics.
@@ -90,20 +106,21 @@ pub async fn run(upstreams: Vec<Upstream>) {
 impl Upstream {
     /// Creates the receiver of an upstream aggregator's fleet.
     pub fn new(
-        cluster: String,
+        cluster: &str,
         endpoint: AggregatorEndpoint,
         store: Arc<SharedStore>,
         stats: &Stats,
     ) -> Self {
-        let connected = stats.upstream(&cluster);
         Self {
-            cluster,
+            cluster: cluster.into(),
             endpoint,
             store,
-            connected,
+            connected: stats.upstream(cluster),
             nodes: BTreeMap::new(),
+            session: 0,
             last_epoch: 0,
-            logged: BTreeSet::new(),
+            logged_reason: None,
+            logged_kinds: BTreeSet::new(),
         }
     }
 
@@ -113,17 +130,18 @@ impl Upstream {
         loop {
             let started = Instant::now();
             let Err(reason) = self.session().await;
-            self.connected.set(0);
-            for node in self.nodes.values_mut() {
-                node.end(&self.store);
-            }
+            // An aggregator ends every connection after about an hour, which is no failure.
+            let was_received = self.connected.set(0) == 1;
             if started.elapsed() >= BACKOFF_RESET_AFTER {
                 backoff.reset();
             }
             let wait = backoff.next_delay(random());
-            if self.is_new(&reason) {
+            if was_received {
+                debug!(cluster = %self.cluster, error = %reason, "the connection to another cluster ended");
+            } else if self.logged_reason.as_ref() != Some(&reason) {
                 let seconds = wait.as_secs_f32();
                 warn!(cluster = %self.cluster, aggregator = %self.endpoint.name(), retry_in = %format_args!("{seconds:.1} s"), error = %reason, "cannot receive the fleet of another cluster; retrying");
+                self.logged_reason = Some(reason);
             }
             sleep(wait).await;
         }
@@ -131,36 +149,51 @@ impl Upstream {
 
     /// Receives events until the connection ends. Returns the reason.
     async fn session(&mut self) -> Result<Infallible, String> {
-        let opened = timeout(MAX_SILENCE, self.open()).await;
+        self.session = self.session.saturating_add(1);
+        self.logged_kinds.clear();
+        let heartbeat = self.heartbeat();
+        let opened = timeout(MAX_SILENCE, self.open(heartbeat)).await;
         let mut events = opened.map_err(|_| "the aggregator does not respond".to_owned())??;
-        // The store ends the connection through it if it must.
-        let peer = Arc::new(Peer::new(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0))));
+        let mut confirmed = Instant::now();
         loop {
-            let next = timeout(MAX_SILENCE, events.message());
-            let event = tokio::select! {
-                event = next => event.map_err(|_| format!("no event for {MAX_SILENCE:?}"))?,
-                () = peer.ended() => return Err("the store ended the connection".to_owned()),
-            };
+            let event = timeout(MAX_SILENCE, events.message()).await;
+            let event = event.map_err(|_| format!("no event for {MAX_SILENCE:?}"))?;
             let event = event.map_err(|status| describe_status(&status))?;
             let event = event.ok_or_else(|| "the aggregator closed the stream".to_owned())?;
-            match parse_watch_event(event).map_err(|error| chain(&error))? {
-                WatchedEvent::Node(node) => self.report(&node, &peer),
-                WatchedEvent::Removed(name) => self.remove(&name),
-                WatchedEvent::Synced => {
-                    if self.connected.set(1) == 0 {
-                        self.logged.clear();
-                        info!(cluster = %self.cluster, aggregator = %self.endpoint.name(), nodes = self.nodes.len(), "receiving the fleet of another cluster");
-                    }
+            let name = match &event.event {
+                Some(Event::Node(node)) => node.name.parse().ok(),
+                Some(Event::Removed(_) | Event::Synced(_)) | None => None,
+            };
+            match parse_watch_event(event) {
+                Ok(WatchedEvent::Node(node)) => self.report(&node),
+                Ok(WatchedEvent::Removed(name)) => self.remove(&name),
+                Ok(WatchedEvent::Synced) => {
+                    self.synced();
                     self.confirm().await;
+                    confirmed = Instant::now();
                 }
+                Err(error) => self.reject(name.as_ref(), "invalid", &chain(&error)),
             }
+            // The first transfer of a large fleet takes longer than nodes remain current.
+            if confirmed.elapsed() >= heartbeat {
+                self.confirm().await;
+                confirmed = Instant::now();
+            }
+            // The agents of this cluster share the thread.
+            yield_now().await;
         }
     }
 
-    async fn open(&self) -> Result<Streaming<v1::WatchEvent>, String> {
+    /// Interval of confirmations, so that nodes do not become stale between two of them.
+    fn heartbeat(&self) -> Duration {
+        let stale_after = self.store.with(|store, _| store.limits().stale_after);
+        HEARTBEAT.min(stale_after / 3)
+    }
+
+    async fn open(&self, heartbeat: Duration) -> Result<Streaming<v1::WatchEvent>, String> {
         let token = self.endpoint.token().map_err(|error| chain(&error))?;
         let channel = self.endpoint.connect().await.map_err(|error| chain(&error))?;
-        let heartbeat_ms = u64::try_from(HEARTBEAT.as_millis()).unwrap_or(u64::MAX);
+        let heartbeat_ms = u64::try_from(heartbeat.as_millis()).unwrap_or(u64::MAX).max(1);
         let mut request = Request::new(v1::WatchRequest { nodes: Vec::new(), heartbeat_ms });
         if let Some(token) = token {
             let value = bearer(&token).map_err(|error| chain(&error))?;
@@ -171,136 +204,163 @@ impl Upstream {
         Ok(response.into_inner())
     }
 
+    /// Handles the end of the first transfer, and later confirmations.
+    fn synced(&mut self) {
+        if self.connected.set(1) == 1 {
+            return;
+        }
+        self.logged_reason = None;
+        // The aggregator removed the others while there was no connection.
+        let session = self.session;
+        let removed = self.nodes.extract_if(.., |_, node| node.session != session);
+        let removed: Vec<UpstreamNode> = removed.map(|(_, node)| node).collect();
+        for node in removed {
+            self.forget(&node);
+        }
+        info!(cluster = %self.cluster, aggregator = %self.endpoint.name(), nodes = self.nodes.len(), "receiving the fleet of another cluster");
+    }
+
     /// Reports a node to the store. An error concerns this node only, which becomes stale.
-    fn report(&mut self, node: &WatchedNode, peer: &Arc<Peer>) {
-        if let Err(error) = self.try_report(node, peer) {
-            let name = &node.identity.node;
-            self.log_node(name, &error);
-            if let Some(known) = self.nodes.get_mut(name) {
-                known.end(&self.store);
-            }
+    fn report(&mut self, node: &WatchedNode) {
+        if let Err(error) = self.try_report(node) {
+            let kind = match &error {
+                NodeError::Name(_) => "name",
+                NodeError::Labels(_) => "labels",
+                NodeError::Store(error) => error.label(),
+            };
+            self.reject(Some(&node.identity.node), kind, &chain(&error));
         }
     }
 
-    fn try_report(&mut self, node: &WatchedNode, peer: &Arc<Peer>) -> Result<(), String> {
-        let upstream_name = node.identity.node.clone();
-        let local_name = format!("{upstream_name}.{}", self.cluster).parse();
-        let identity =
-            Identity { node: local_name.map_err(|error| chain(&error))?, ..node.identity.clone() };
-        let known = self.nodes.get(&upstream_name);
-        if !known.is_some_and(|one| one.identity == identity && one.run.boot_id == node.boot_id) {
-            // The store accepts another run of the same node only if it started later.
-            let now = u64::try_from(Timestamp::now().as_microsecond()).unwrap_or_default();
-            self.last_epoch = now.max(self.last_epoch.saturating_add(1));
-            let run = Run { epoch: self.last_epoch, boot_id: node.boot_id.clone() };
-            let new = UpstreamNode::new(identity, run);
-            if let Some(mut old) = self.nodes.insert(upstream_name.clone(), new) {
-                old.end(&self.store);
-            }
-        }
-        let parts = with_cluster(&node.parts, &self.cluster)?;
-        let Some(known) = self.nodes.get_mut(&upstream_name) else { return Ok(()) };
-        let sent = known.send(parts, node.is_stale, (&self.store, peer));
-        if node.is_stale || !node.is_connected {
+    /// Ends the stream of a node whose new status cannot be shown, so that the earlier one becomes stale. Logs the error, unless one of
+    /// the same kind was logged during this connection.
+    fn reject(&mut self, node: Option<&NodeName>, kind: &'static str, error: &str) {
+        if let Some(known) = node.and_then(|node| self.nodes.get_mut(node)) {
             known.end(&self.store);
         }
-        sent
+        if self.logged_kinds.insert(kind) {
+            warn!(cluster = %self.cluster, %error, "cannot show a node of another cluster; further errors of this kind are not logged");
+        }
+    }
+
+    fn try_report(&mut self, node: &WatchedNode) -> Result<(), NodeError> {
+        let name = &node.identity.node;
+        let labels = node.parts.get(PartKey::LABELS).map(decode_labels).transpose();
+        let labels = labels.map_err(|error| NodeError::Labels(Box::new(error)))?;
+        let labels = labels.unwrap_or_default();
+        if labels.get(CLUSTER_LABEL).is_some() {
+            // It belongs to a third cluster. Two aggregators that show each other would repeat every node forever.
+            return Ok(());
+        }
+        let parts = with_cluster(&node.parts, labels, &self.cluster);
+        let local_name = format!("{name}.{}", self.cluster).parse().map_err(NodeError::Name)?;
+        let identity = Identity { node: local_name, ..node.identity.clone() };
+        let mut known = match self.nodes.remove(name) {
+            Some(known) if known.identity == identity && known.run.boot_id == node.boot_id => known,
+            other => {
+                if let Some(mut other) = other {
+                    other.end(&self.store);
+                }
+                // The store accepts another run of the same node only if it started later.
+                let now = u64::try_from(Timestamp::now().as_microsecond()).unwrap_or_default();
+                self.last_epoch = now.max(self.last_epoch.saturating_add(1));
+                let run = Run { epoch: self.last_epoch, boot_id: node.boot_id.clone() };
+                UpstreamNode::new(identity, run)
+            }
+        };
+        known.session = self.session;
+        let sent = known.send(parts, node, (&self.store, &self.cluster));
+        match sent {
+            Ok(()) => {
+                self.nodes.insert(name.clone(), known);
+            }
+            Err(_) => known.end(&self.store),
+        }
+        sent.map_err(NodeError::Store)
     }
 
     fn remove(&mut self, name: &NodeName) {
-        if let Some(mut node) = self.nodes.remove(name) {
-            node.end(&self.store);
-            self.store.with(|store, now| store.remove(&node.identity.node, now));
+        if let Some(node) = self.nodes.remove(name) {
+            self.forget(&node);
         }
     }
 
-    /// Confirms the status of all nodes with a stream.
+    fn forget(&self, node: &UpstreamNode) {
+        let name = &node.identity.node;
+        self.store.with(|store, now| store.remove_upstream(&self.cluster, name, now));
+    }
+
+    /// Confirms the status of the nodes that this connection sent and that have a stream.
     async fn confirm(&mut self) {
-        let mut lost = Vec::new();
-        let mut nodes = self.nodes.iter_mut().peekable();
+        let session = self.session;
+        let mut nodes = self.nodes.values_mut().peekable();
         while nodes.peek().is_some() {
             self.store.with(|store, now| {
-                for (name, node) in nodes.by_ref().take(CONFIRMED_TOGETHER) {
-                    let Some(permit) = &node.permit else { continue };
+                for node in nodes.by_ref().take(CONFIRMED_TOGETHER) {
+                    let Some(permit) = node.permit.as_ref().filter(|_| node.session == session)
+                    else {
+                        continue;
+                    };
                     let heartbeat = FromAgent::Heartbeat { seq: node.seq, hash: node.hash };
+                    // The next event of the node begins another stream.
                     if !matches!(store.handle_message(permit, heartbeat, now), Ok(Some(_))) {
                         node.permit = None;
-                        lost.push(name.clone());
                     }
                 }
             });
             yield_now().await;
         }
-        for name in lost {
-            self.log_node(&name, OTHER_CONNECTION);
-        }
-    }
-
-    fn log_node(&mut self, node: &NodeName, error: &str) {
-        if self.is_new(error) {
-            warn!(cluster = %self.cluster, %node, %error, "cannot show a node of another cluster");
-        }
-    }
-
-    /// Returns whether an error was not logged yet.
-    fn is_new(&mut self, error: &str) -> bool {
-        if self.logged.contains(error) {
-            return false;
-        }
-        if self.logged.len() >= MAX_LOGGED_ERRORS {
-            self.logged.clear();
-        }
-        self.logged.insert(error.to_owned())
     }
 }
 
 impl UpstreamNode {
     fn new(identity: Identity, run: Run) -> Self {
-        Self { identity, run, seq: 0, hash: Digest::default(), permit: None }
+        Self { identity, run, seq: 0, hash: Digest::default(), permit: None, session: 0 }
     }
 
     /// Sends the status to the store, with a stream that begins if there is none.
     fn send(
         &mut self,
         parts: Parts,
-        is_stale: bool,
-        (store, peer): (&SharedStore, &Arc<Peer>),
-    ) -> Result<(), String> {
+        node: &WatchedNode,
+        (store, cluster): (&SharedStore, &Arc<str>),
+    ) -> Result<(), StoreError> {
+        let is_current = node.is_connected && !node.is_stale;
+        let hash = parts.hash();
+        if self.permit.is_none() && !is_current && self.seq > 0 && self.hash == hash {
+            // It is known already.
+            return Ok(());
+        }
         store.with(|store, now| {
             // A stale status was confirmed too long ago.
             let bound = store.limits().stale_after;
-            let confirmed = if is_stale { now.before(bound.saturating_mul(2)) } else { now };
-            let permit = match self.permit.take() {
-                Some(permit) => permit,
-                None => self.begin(store, peer, confirmed)?,
-            };
-            let permit = &*self.permit.insert(permit);
-            self.seq = self.seq.saturating_add(1);
-            self.hash = parts.hash();
-            let snapshot = FromAgent::Snapshot { seq: self.seq, parts };
-            let answer = store.handle_message(permit, snapshot, confirmed);
-            match answer.map_err(|error| chain(&error))? {
-                Some(_) => Ok(()),
-                None => Err(OTHER_CONNECTION.to_owned()),
+            let confirmed = if node.is_stale { now.before(bound.saturating_mul(2)) } else { now };
+            let snapshot = FromAgent::Snapshot { seq: self.seq.saturating_add(1), parts };
+            let mut permit = self.permit.take();
+            // The store ended the stream if it was not confirmed for long.
+            if permit.as_ref().is_none_or(|permit| !store.has_stream(permit)) {
+                permit = Some(store.accept_upstream(cluster, &self.hello(), confirmed)?);
             }
-        })
+            let answer =
+                permit.as_ref().map(|permit| store.handle_message(permit, snapshot, confirmed));
+            self.permit = permit;
+            answer.transpose()?;
+            self.seq = self.seq.saturating_add(1);
+            self.hash = hash;
+            Ok(())
+        })?;
+        if !is_current {
+            self.end(store);
+        }
+        Ok(())
     }
 
-    fn begin(
-        &self,
-        store: &mut Store,
-        peer: &Arc<Peer>,
-        now: Moment,
-    ) -> Result<ReportPermit, String> {
-        let hello = Hello {
+    fn hello(&self) -> Hello {
+        Hello {
             identity: self.identity.clone(),
             run: self.run.clone(),
             seq: self.seq,
             hash: self.hash,
-        };
-        match store.accept_hello(&hello, peer, now).map_err(|error| chain(&error))? {
-            HelloOutcome::Accepted(permit, _) => Ok(permit),
-            HelloOutcome::HoldOff(_) => Err(OTHER_CONNECTION.to_owned()),
         }
     }
 
@@ -312,14 +372,16 @@ impl UpstreamNode {
     }
 }
 
-/// Adds the label of the cluster to a status.
-fn with_cluster(parts: &Parts, cluster: &str) -> Result<Parts, String> {
-    let labels = parts.get(PartKey::labels().as_str());
-    let labels = labels.map(decode_labels).transpose().map_err(|error| chain(&error))?;
-    let key: LabelKey = CLUSTER_LABEL.parse().map_err(|error| chain(&error))?;
-    let value: LabelValue = cluster.parse().map_err(|error| chain(&error))?;
-    let labels = encode_labels(&labels.unwrap_or_default().with(key, value));
+/// Adds the label of the cluster to a status with these labels.
+fn with_cluster(parts: &Parts, labels: LabelSet, cluster: &str) -> Parts {
+    let key: Result<LabelKey, _> = CLUSTER_LABEL.parse();
+    // The name of a cluster is a valid label value.
+    let label = key.ok().zip(cluster.parse::<LabelValue>().ok());
+    let labels = match label {
+        Some((key, value)) => labels.with(key, value),
+        None => labels,
+    };
     let others = parts.iter().map(|(key, content)| (key.clone(), content.clone()));
     // Of two parts with the same key, the last one applies.
-    Ok(others.chain([labels]).collect())
+    others.chain([encode_labels(&labels)]).collect()
 }

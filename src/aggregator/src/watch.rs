@@ -141,7 +141,8 @@ impl WatchSession {
             boot_id: node.run.boot_id.clone(),
             agent_version: node.agent_version.clone(),
             connected: node.connected,
-            stale: node.freshness.is_stale(clock.now()),
+            // A change of this value is a change of the node.
+            stale: node.freshness.found_stale(),
             confirmed_ms: u64::try_from(confirmed).unwrap_or_default(),
             parts: node.parts.iter().map(part).collect(),
         }

@@ -11,8 +11,8 @@ use octavo_store::fleet::Fleet;
 use octavo_store::stats::Stats;
 use octavo_store::store::StoreLimits;
 use octavo_stream::proto::v1::fleet_client::FleetClient;
+use octavo_stream::protocol::FromAgent;
 use tokio::task::JoinSet;
-use tonic::transport::Endpoint;
 
 use super::program::{AGGREGATOR, Program, address, get};
 use super::{AgentStream, Plan, Site, acknowledged, delta, parts};
@@ -26,39 +26,42 @@ struct Central {
 }
 
 impl Central {
-    async fn with(upstreams: &[(&str, &Site)]) -> Self {
-        let site = Plan::default().start().await;
+    async fn with(plan: Plan, upstreams: &[(&str, &Site)]) -> Self {
+        let site = plan.start().await;
         let stats = Stats::default();
         let all = upstreams.iter().map(|(cluster, upstream)| {
-            let endpoint = AggregatorEndpoint {
-                url: format!("http://{}", upstream.address).parse().unwrap(),
-                security: Security::Plaintext,
-                token: None,
-                window_bytes: 65_536,
-            };
-            Upstream::new((*cluster).to_owned(), endpoint, Arc::clone(&site.store), &stats)
+            let endpoint = endpoint(&format!("http://{}", upstream.address), Security::Plaintext);
+            Upstream::new(cluster, endpoint, Arc::clone(&site.store), &stats)
         });
         let mut receivers = JoinSet::new();
         receivers.spawn(upstreams::run(all.collect()));
         Self { site, stats, _receivers: receivers }
     }
 
-    async fn until_connected(&self, cluster: &str) {
-        let connected = async || self.stats.upstream(cluster).get();
-        until_async("a connection to the upstream aggregator", connected, |value| *value == 1)
-            .await;
+    async fn until_received(&self, cluster: &str, expected: i64) {
+        let received = async || self.stats.upstream(cluster).get();
+        until_async("the state of the connection", received, |value| *value == expected).await;
     }
+
+    /// Waits until the node is connected or not.
+    async fn until_connected(&self, name: &str, expected: bool) -> Fleet {
+        self.site.until(|fleet| is_connected(fleet, name) == Some(expected)).await
+    }
+}
+
+fn endpoint(url: &str, security: Security) -> AggregatorEndpoint {
+    AggregatorEndpoint { url: url.parse().unwrap(), security, token: None, window_bytes: 65_536 }
 }
 
 fn is_connected(fleet: &Fleet, name: &str) -> Option<bool> {
     fleet.nodes.get(&name.parse().unwrap()).map(|node| node.connected)
 }
 
-/// Limits that soon forget a silent node.
-fn forgetful() -> StoreLimits {
+/// Limits with which a silent node becomes stale soon, and is removed after `forget_after`.
+fn short(forget_after: Duration) -> StoreLimits {
     StoreLimits {
         stale_after: Duration::from_secs(1),
-        forget_after: Duration::from_secs(1),
+        forget_after,
         max_nodes: 9,
         history_bytes: 0,
     }
@@ -68,20 +71,18 @@ fn forgetful() -> StoreLimits {
 async fn nodes_of_other_clusters_are_shown_with_their_changes() {
     let (paris, oslo) = (Plan::default().start().await, Plan::default().start().await);
     let mut first = AgentStream::with_visible_status(&paris, "n", parts(1)).await;
-    let central = Central::with(&[("paris", &paris), ("oslo", &oslo)]).await;
-    central.site.until(|fleet| is_connected(fleet, "n.paris") == Some(true)).await;
+    let central = Central::with(Plan::default(), &[("paris", &paris), ("oslo", &oslo)]).await;
+    central.until_connected("n.paris", true).await;
     // A node that joins later, and one of this cluster.
     let _other = AgentStream::with_visible_status(&oslo, "n", parts(2)).await;
     let _own = AgentStream::with_visible_status(&central.site, "n", parts(3)).await;
-    let fleet = central.site.until(|fleet| is_connected(fleet, "n.oslo") == Some(true)).await;
+    let fleet = central.until_connected("n.oslo", true).await;
     assert_eq!(fleet.nodes.iter().count(), 3);
-    let cluster = |name: &str| {
+    for (name, cluster) in [("n.paris", Some("paris")), ("n.oslo", Some("oslo")), ("n", None)] {
         let node = fleet.nodes.get(&name.parse().unwrap()).unwrap();
-        node.labels.get("octavo.dev/cluster").map(str::to_owned)
-    };
-    assert_eq!(cluster("n.paris").as_deref(), Some("paris"));
-    assert_eq!(cluster("n.oslo").as_deref(), Some("oslo"));
-    assert_eq!(cluster("n"), None);
+        assert_eq!(node.labels.get("octavo.dev/cluster"), cluster);
+        assert_eq!(node.upstream.as_deref(), cluster);
+    }
 
     let change = delta(2, &parts(1), &parts(4));
     assert_eq!(first.send(&change).await.unwrap(), acknowledged(2));
@@ -94,39 +95,118 @@ async fn nodes_of_other_clusters_are_shown_with_their_changes() {
 
     // The loss of an agent is visible as well, and its return.
     drop(first);
-    central.site.until(|fleet| is_connected(fleet, "n.paris") == Some(false)).await;
+    central.until_connected("n.paris", false).await;
     let _back = AgentStream::with_first_status(&mut paris.client().await, "n", parts(5)).await;
-    central.site.until(|fleet| is_connected(fleet, "n.paris") == Some(true)).await;
-    assert_eq!(is_connected(&central.site.store.view().fleet(), "n.oslo"), Some(true));
+    let fleet = central.until_connected("n.paris", true).await;
+    assert_eq!(is_connected(&fleet, "n.oslo"), Some(true));
 }
 
 #[tokio::test]
-async fn nodes_of_an_unreachable_aggregator_are_disconnected_until_it_returns() {
+async fn nodes_of_an_unreachable_aggregator_become_stale_until_it_returns() {
     let paris = Plan::default().start().await;
-    let line = AgentStream::with_visible_status(&paris, "n", parts(1)).await;
-    let central = Central::with(&[("paris", &paris)]).await;
-    central.until_connected("paris").await;
-    central.site.until(|fleet| is_connected(fleet, "n.paris") == Some(true)).await;
+    let _line = AgentStream::with_visible_status(&paris, "n", parts(1)).await;
+    let plan = Plan { fleet: short(Duration::from_hours(1)), ..Plan::default() };
+    let central = Central::with(plan, &[("paris", &paris)]).await;
+    central.until_received("paris", 1).await;
+    let is_stale = |fleet: &Fleet, expected: bool| {
+        let node = fleet.nodes.get(&"n.paris".parse().unwrap());
+        node.is_some_and(|node| node.freshness.found_stale() == expected)
+    };
+    central.site.until(|fleet| is_stale(fleet, false)).await;
     let listen = paris.address;
-    drop((line, paris));
-    central.site.until(|fleet| is_connected(fleet, "n.paris") == Some(false)).await;
-    assert_eq!(central.stats.upstream("paris").get(), 0);
+    drop(paris);
+    central.until_received("paris", 0).await;
+    central.site.until(|fleet| is_stale(fleet, true)).await;
+    // The store ends the stream of a node that nothing confirms.
+    central.until_connected("n.paris", false).await;
     let restarted = Plan { listen, ..Plan::default() }.start().await;
     let _line = AgentStream::with_visible_status(&restarted, "n", parts(1)).await;
-    central.site.until(|fleet| is_connected(fleet, "n.paris") == Some(true)).await;
-    central.until_connected("paris").await;
+    let is_back =
+        |fleet: &Fleet| is_stale(fleet, false) && is_connected(fleet, "n.paris") == Some(true);
+    central.site.until(is_back).await;
+    central.until_received("paris", 1).await;
 }
 
 #[tokio::test]
-async fn stale_and_removed_nodes_of_another_cluster_are_not_shown_as_current() {
-    let paris = Plan { fleet: forgetful(), ..Plan::default() }.start().await;
-    let central = Central::with(&[("paris", &paris)]).await;
-    central.until_connected("paris").await;
-    let _silent = AgentStream::with_visible_status(&paris, "n", parts(1)).await;
-    central.site.until(|fleet| is_connected(fleet, "n.paris") == Some(true)).await;
-    // Its agent stays connected but is silent.
-    central.site.until(|fleet| is_connected(fleet, "n.paris") == Some(false)).await;
+async fn node_that_another_aggregator_removed_while_it_was_unreachable_is_removed() {
+    let paris = Plan::default().start().await;
+    let _line = AgentStream::with_visible_status(&paris, "n", parts(1)).await;
+    let central = Central::with(Plan::default(), &[("paris", &paris)]).await;
+    central.until_connected("n.paris", true).await;
+    let listen = paris.address;
+    drop(paris);
+    central.until_received("paris", 0).await;
+    let restarted = Plan { listen, ..Plan::default() }.start().await;
+    let _line = AgentStream::with_visible_status(&restarted, "m", parts(1)).await;
+    central.until_connected("m.paris", true).await;
     central.site.until(|fleet| is_connected(fleet, "n.paris").is_none()).await;
+}
+
+#[tokio::test]
+async fn silent_node_of_another_cluster_is_disconnected() {
+    let paris = Plan { fleet: short(Duration::from_hours(1)), ..Plan::default() }.start().await;
+    let central = Central::with(Plan::default(), &[("paris", &paris)]).await;
+    // Its agent stays connected, but sends no heartbeats.
+    let _silent = AgentStream::with_visible_status(&paris, "n", parts(1)).await;
+    central.until_connected("n.paris", false).await;
+}
+
+#[tokio::test]
+async fn node_that_another_aggregator_removes_is_removed() {
+    let paris = Plan { fleet: short(Duration::from_secs(1)), ..Plan::default() }.start().await;
+    let central = Central::with(Plan::default(), &[("paris", &paris)]).await;
+    let mut line = AgentStream::with_visible_status(&paris, "n", parts(1)).await;
+    let heartbeat = FromAgent::Heartbeat { seq: 1, hash: parts(1).hash() };
+    let heartbeats = async {
+        loop {
+            assert_eq!(line.send(&heartbeat).await.unwrap(), acknowledged(1));
+        }
+    };
+    tokio::select! {
+        _fleet = central.until_connected("n.paris", true) => {}
+        () = heartbeats => {}
+    }
+    drop(line);
+    central.site.until(|fleet| is_connected(fleet, "n.paris").is_none()).await;
+}
+
+#[tokio::test]
+async fn agents_of_this_cluster_take_precedence() {
+    let paris = Plan::default().start().await;
+    let _first = AgentStream::with_visible_status(&paris, "a", parts(1)).await;
+    let central = Central::with(Plan::default(), &[("paris", &paris)]).await;
+    central.until_connected("a.paris", true).await;
+    let is_local = |fleet: &Fleet, name: &str| {
+        fleet.nodes.get(&name.parse().unwrap()).is_some_and(|node| node.is_local())
+    };
+    let mut own = AgentStream::with_visible_status(&central.site, "b.paris", parts(2)).await;
+    let mut taking_over =
+        AgentStream::with_visible_status(&central.site, "a.paris", parts(3)).await;
+    central.site.until(|fleet| is_local(fleet, "a.paris")).await;
+    // The other aggregator sends both names, and a third node after them.
+    let _second = AgentStream::with_visible_status(&paris, "b", parts(4)).await;
+    let _third = AgentStream::with_visible_status(&paris, "c", parts(5)).await;
+    let fleet = central.until_connected("c.paris", true).await;
+    assert!(is_local(&fleet, "a.paris") && is_local(&fleet, "b.paris"));
+    for (line, number) in [(&mut own, 2), (&mut taking_over, 3)] {
+        let heartbeat = FromAgent::Heartbeat { seq: 1, hash: parts(number).hash() };
+        assert_eq!(line.send(&heartbeat).await.unwrap(), acknowledged(1));
+    }
+}
+
+#[tokio::test]
+async fn nodes_beyond_the_limit_do_not_end_the_connection() {
+    let paris = Plan::default().start().await;
+    let mut lines = Vec::new();
+    for name in ["a", "b", "c"] {
+        lines.push(AgentStream::with_visible_status(&paris, name, parts(1)).await);
+    }
+    let fleet = StoreLimits { max_nodes: 2, ..Plan::default().fleet };
+    let central = Central::with(Plan { fleet, ..Plan::default() }, &[("paris", &paris)]).await;
+    central.until_received("paris", 1).await;
+    let fleet = central.site.store.view().fleet();
+    let names: Vec<String> = fleet.nodes.iter().map(|node| node.name.to_string()).collect();
+    assert_eq!(names, ["a.paris", "b.paris"]);
 }
 
 /// Starts the program with these arguments and any free ports.
@@ -173,17 +253,27 @@ async fn program_shows_another_cluster_over_tls() {
     fs::write(&ca, pair.cert.pem()).unwrap();
     lines.find_line("receiving the fleet of another cluster");
     let metrics = get(people, "/metrics", "Host: localhost\r\n").await;
-    let metric = "octavo_aggregator_upstream_connected{cluster=\"paris\"} 1";
+    let metric = "octavo_aggregator_upstream_connected{upstream=\"paris\"} 1";
     assert!(metrics.contains(metric), "{metrics}");
 
-    // A chain: a third aggregator receives the fleet of the second one.
-    let endpoint = format!("http://{local}");
-    let channel = Endpoint::from_shared(endpoint.clone()).unwrap().connect().await.unwrap();
+    // A third aggregator receives the nodes of the second one, and not those of the first: otherwise, two that receive each other would
+    // repeat their nodes.
+    let security = Security::Tls { ca: ca.into(), server: "localhost".try_into().unwrap() };
+    let url = format!("https://localhost:{}", agents.port());
+    let mut client = FleetClient::new(endpoint(&url, security).connect().await.unwrap());
+    let _remote = AgentStream::with_first_status(&mut client, "remote", parts(1)).await;
+    let url = format!("http://{local}");
+    let channel = endpoint(&url, Security::Plaintext).connect().await.unwrap();
     let mut client = FleetClient::new(channel);
     let _agent = AgentStream::with_first_status(&mut client, "n", parts(1)).await;
-    let (_third, mut lines) = program(&["--plaintext", &format!("--upstream=lab={endpoint}")]);
+    let central = async || get(people, "/api/v1/nodes", "Host: localhost\r\n").await;
+    until_async("a remote node", central, |answer| answer.contains("\"remote.paris\"")).await;
+    let upstream = format!("--upstream=lab={url}");
+    let (_third, mut lines) = program(&["--plaintext", &upstream]);
     let people = address(&lines.find_line("listening for HTTP clients on "));
+    lines.find_line("receiving the fleet of another cluster");
     let path = "/api/v1/nodes?selector=octavo.dev/cluster%3Dlab";
     let nodes = async || get(people, path, "Host: localhost\r\n").await;
-    until_async("a node", nodes, |answer| answer.contains("\"n.lab\"")).await;
+    let answer = until_async("a node", nodes, |answer| answer.contains("\"n.lab\"")).await;
+    assert!(!answer.contains("remote"), "{answer}");
 }

@@ -41,7 +41,7 @@ impl SeenAgents {
         for node in difference.removed {
             self.agents.remove(&node.name);
         }
-        for node in difference.changed {
+        for node in difference.changed.into_iter().filter(|node| node.is_local()) {
             let before = self.fleet.nodes.get(&node.name).zip(self.agents.get(&node.name));
             let known = before.filter(|(before, _)| reports_same_units(before, node));
             let units = match known {

@@ -7,7 +7,7 @@ use crate::proto::v1;
 use crate::proto::v1::watch_event::Event;
 use crate::protocol::{Identity, Parts};
 
-/// An event of a watch stream.
+/// An event of a watch stream. A client must ignore other events, which later versions can have.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WatchedEvent {
     /// A new or changed node.
@@ -25,9 +25,9 @@ pub struct WatchedNode {
     pub identity: Identity,
     /// Its boot ID.
     pub boot_id: String,
-    /// Whether its agent is connected.
+    /// True if its agent is connected.
     pub is_connected: bool,
-    /// Whether its agent has not confirmed the status recently.
+    /// True if its agent has not confirmed the status recently.
     pub is_stale: bool,
     /// Its last status.
     pub parts: Parts,

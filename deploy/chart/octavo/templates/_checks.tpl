@@ -59,6 +59,11 @@
     {{- if not $.Values.policy.enabled }}{{ fail "aggregator.replicas above 1 requires policy.enabled: only the policy restricts the aggregator to one label of its pods" }}{{ end -}}
     {{- if and .ledger.enabled (not .ledger.secretName) }}{{ fail "aggregator.replicas above 1 requires aggregator.ledger.secretName: replicas cannot share a SQLite file; use a PostgreSQL database" }}{{ end -}}
   {{- end -}}
+  {{- $upstreams := list -}}
+  {{- range .upstreams -}}
+    {{- if has .name $upstreams }}{{ fail (printf "aggregator.upstreams: two aggregators have the name %s" .name) }}{{ end -}}
+    {{- $upstreams = append $upstreams .name -}}
+  {{- end -}}
   {{- if and .enabled .budgets (not (and .ledger.enabled .priceBook)) }}{{ fail "aggregator.budgets requires aggregator.ledger.enabled and aggregator.priceBook: costs are calculated from the usage ledger" }}{{ end -}}
   {{- if and .enabled (not .tls.secretName) (not .tls.generate) (not .tls.certManager.enabled) }}{{ fail "aggregator.tls: set secretName, generate or certManager.enabled: tokens are never sent unencrypted" }}{{ end -}}
   {{- if and .enabled .tls.certManager.enabled (not .tls.certManager.issuerRef.name) }}{{ fail "aggregator.tls.certManager.issuerRef: set the name of an issuer" }}{{ end -}}

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use octavo_client::endpoint::{bearer, describe_status};
+use octavo_client::endpoint::{bearer, describe_status, sanitize_reason};
 use octavo_model::backoff::jittered;
 use octavo_stream::messages::{encode_from_agent, parse_to_agent};
 use octavo_stream::proto::v1;
@@ -57,8 +57,6 @@ const SEND_QUEUE_LEN: usize = 8;
 const MAX_ANSWER_BYTES: usize = 64 * 1024;
 /// Time for the aggregator to notice that the stream has ended.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
-/// Maximum number of logged characters of a reason.
-const MAX_REASON_CHARS: usize = 256;
 
 impl Session<'_> {
     pub(super) async fn run(&mut self, dial: &impl Connector) -> SessionEnd {
@@ -218,10 +216,4 @@ impl StreamPair {
             Ok(()) | Err(mpsc::error::TrySendError::Closed(_)) => Ok(()),
         }
     }
-}
-
-/// Returns the beginning of a reason, without control characters that a terminal might interpret.
-fn sanitize_reason(reason: &str) -> String {
-    let reason = reason.chars().take(MAX_REASON_CHARS);
-    reason.map(|c| if c.is_control() { ' ' } else { c }).collect()
 }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use octavo_client::endpoint::{AggregatorEndpoint, Security, host, is_loopback, parse_url};
-use octavo_node::workload::PodKey;
+use octavo_model::id::is_label_name;
 use octavo_settings::EarlyExit;
 use rustls::pki_types::ServerName;
 
@@ -59,13 +59,14 @@ impl UpstreamSettings {
     }
 
     fn endpoint(&self, text: &str) -> Result<(String, AggregatorEndpoint), EarlyExit> {
-        let parsed = text.split_once('=').and_then(|(name, url)| Some((name, parse_url(url)?)));
-        let (name, url) = parsed.ok_or_else(|| {
+        let (name, url) = text.split_once('=').unwrap_or((text, ""));
+        // A wrong URL can contain a password.
+        let url = parse_url(url).ok_or_else(|| {
             usage(&format!(
-                "--upstream: {text:?} is not a name and a URL like paris=https://octavo.paris.example:7443"
+                "--upstream {name}: use a name and a URL like paris=https://octavo.paris.example:7443"
             ))
         })?;
-        if PodKey::new(name, "any").is_none() {
+        if !is_label_name(name) {
             return Err(usage(&format!(
                 "--upstream: {name:?} is not a name: use at most 63 lower-case letters, digits and '-'"
             )));
