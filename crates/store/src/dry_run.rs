@@ -81,6 +81,10 @@ fn plan_node(layouts: &LayoutFileSnapshot, name: &str, node: &Node, now: Moment)
     if !node.has_agent() {
         return NodePlanRow::unplanned(of, stale, "no agent reports the devices of this node");
     }
+    if !node.is_local() {
+        let reason = "the layouts of this cluster do not apply to nodes of other clusters";
+        return NodePlanRow::unplanned(of, stale, reason);
+    }
     let status = match node.status() {
         Ok(status) => status,
         Err(error) => {
@@ -108,7 +112,7 @@ fn plan_node(layouts: &LayoutFileSnapshot, name: &str, node: &Node, now: Moment)
 /// Layouts of the file, and those generated for these nodes: one node of each combination of types, up to a limit.
 pub fn layout_names(layouts: &LayoutFileSnapshot, nodes: &[Arc<Node>]) -> AvailableLayouts {
     let mut samples: BTreeMap<Vec<Option<&str>>, &Arc<Node>> = BTreeMap::new();
-    for node in nodes.iter().filter(|node| node.has_agent()) {
+    for node in nodes.iter().filter(|node| node.has_agent() && node.is_local()) {
         let types = node.summary.types.iter();
         let types = types.map(|one| one.type_name.as_ref().map(TypeName::as_str)).collect();
         samples.entry(types).or_insert(node);

@@ -114,7 +114,7 @@ pub fn waiting_pods(policies: &[Policy], snapshot: &ClusterSnapshot) -> BTreeSet
 
 /// Node that an agent reported, by its name in the cluster.
 fn reported<'a>(fleet: &'a Fleet, name: &str) -> Option<&'a Arc<Node>> {
-    fleet.nodes.get(&name.parse::<NodeName>().ok()?)
+    fleet.nodes.get(&name.parse::<NodeName>().ok()?).filter(|node| node.is_local())
 }
 
 /// Devices and partitions of a node that are in use or allocated; `None` if the agent does not report it.

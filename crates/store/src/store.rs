@@ -10,6 +10,7 @@ mod decode;
 mod intern;
 mod maintenance;
 pub mod shared_store;
+mod upstream;
 
 use std::collections::{BTreeMap, BTreeSet, btree_map};
 use std::sync::{Arc, Weak};
@@ -135,11 +136,6 @@ impl Store {
         (store, fleet)
     }
 
-    /// The limits.
-    pub fn limits(&self) -> StoreLimits {
-        self.limits
-    }
-
     /// Handles a hello on a stream of `peer`. The last accepted agent reports its node.
     pub fn accept_hello(
         &mut self,
@@ -242,45 +238,6 @@ impl Store {
             self.refresh(&permit.node, now, false);
         } else {
             self.entries.remove(&permit.node);
-        }
-    }
-
-    /// Handles the hello for a node that the aggregator of another cluster sends.
-    ///
-    /// # Errors
-    /// Fails if the fleet is full, or an agent reports a node with this name.
-    pub fn accept_upstream(
-        &mut self,
-        cluster: &Arc<str>,
-        hello: &Hello,
-        now: Moment,
-    ) -> Result<ReportPermit, StoreError> {
-        let node = hello.identity.node.clone();
-        let known = self.entries.get(&node);
-        if known.is_some_and(|entry| entry.upstream.as_ref() != Some(cluster)) {
-            return Err(StoreError::NameInUse { node });
-        }
-        let (entry, greeting) = self.admit_hello(&node, hello, now)?;
-        if let Greeting::Refused(_) = greeting {
-            return Err(StoreError::NameInUse { node });
-        }
-        entry.last_message = now;
-        entry.agent_version.clone_from(&hello.identity.agent_version);
-        entry.upstream = Some(Arc::clone(cluster));
-        let (id, superseded) = self.open_stream(&node, Weak::new());
-        Ok(ReportPermit { node, id, superseded })
-    }
-
-    /// Returns whether the stream of this permit still reports its node.
-    pub fn has_stream(&self, permit: &ReportPermit) -> bool {
-        let stream = self.entries.get(&permit.node).and_then(|entry| entry.stream.as_ref());
-        stream.is_some_and(|stream| stream.id == permit.id)
-    }
-
-    /// Removes a node that the aggregator of another cluster has sent.
-    pub fn remove_upstream(&mut self, cluster: &Arc<str>, node: &NodeName, now: Moment) {
-        if self.entries.get(node).is_some_and(|entry| entry.upstream.as_ref() == Some(cluster)) {
-            self.forget(node, now);
         }
     }
 

@@ -11,11 +11,12 @@ use octavo_store::fleet::Fleet;
 use octavo_store::stats::Stats;
 use octavo_store::store::StoreLimits;
 use octavo_stream::proto::v1::fleet_client::FleetClient;
+use octavo_stream::proto::v1::to_agent::Message as Answer;
 use octavo_stream::protocol::FromAgent;
 use tokio::task::JoinSet;
 
 use super::program::{AGGREGATOR, Program, address, get};
-use super::{AgentStream, Plan, Site, acknowledged, delta, parts};
+use super::{AgentStream, Plan, Site, acknowledged, delta, hello, parts};
 use crate::time_limits::{Lines, until_async};
 
 /// An aggregator that shows the fleets of others.
@@ -96,7 +97,10 @@ async fn nodes_of_other_clusters_are_shown_with_their_changes() {
     // The loss of an agent is visible as well, and its return.
     drop(first);
     central.until_connected("n.paris", false).await;
-    let _back = AgentStream::with_first_status(&mut paris.client().await, "n", parts(5)).await;
+    let mut back = AgentStream::open(&mut paris.client().await, hello("n", 2)).await.unwrap();
+    assert!(matches!(back.receive().await, Ok(Some(Answer::Resync(_)))));
+    let snapshot = FromAgent::Snapshot { seq: 1, parts: parts(5) };
+    assert_eq!(back.send(&snapshot).await.unwrap(), acknowledged(1));
     let fleet = central.until_connected("n.paris", true).await;
     assert_eq!(is_connected(&fleet, "n.oslo"), Some(true));
 }
@@ -204,7 +208,7 @@ async fn nodes_beyond_the_limit_do_not_end_the_connection() {
     let fleet = StoreLimits { max_nodes: 2, ..Plan::default().fleet };
     let central = Central::with(Plan { fleet, ..Plan::default() }, &[("paris", &paris)]).await;
     central.until_received("paris", 1).await;
-    let fleet = central.site.store.view().fleet();
+    let fleet = central.site.until(|fleet| fleet.nodes.iter().count() == 2).await;
     let names: Vec<String> = fleet.nodes.iter().map(|node| node.name.to_string()).collect();
     assert_eq!(names, ["a.paris", "b.paris"]);
 }

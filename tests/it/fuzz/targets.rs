@@ -49,6 +49,7 @@ pub(crate) const TARGETS: &[NamedTarget] = &[
     ("sysfs", sysfs::sysfs),
     ("tokens", cluster::tokens),
     ("trace", files::trace),
+    ("watch-events", stream::watch_events),
 ];
 
 /// The target with this name, with the inputs that once violated its properties as further seeds.

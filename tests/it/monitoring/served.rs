@@ -46,7 +46,7 @@ pub(super) struct RunningFleet {
 }
 
 pub(super) async fn running() -> RunningFleet {
-    let aggregator = Aggregator::start(&["--plaintext"]);
+    let aggregator = Aggregator::start(&["--plaintext", "--upstream=paris=http://127.0.0.1:1"]);
     let machine = Machine::new(SHARED);
     let mut program = partition(&machine, &aggregator, "both");
     let agent = program.metrics();

@@ -99,6 +99,12 @@ pub(crate) const CHART: &[ManifestRequest] = &[
             Deployment octavo-aggregator: aggregator mounts ledger-export at /var/lib/octavo-export rw
             Deployment octavo-aggregator: volume ledger-export.persistentVolumeClaim.claimName=usage-export
             Deployment octavo-aggregator: aggregator mounts files at /etc/octavo/files ro
+            Deployment octavo-aggregator: aggregator mounts upstreams at /etc/octavo/upstreams ro
+            Deployment octavo-aggregator: volume upstreams.projected.sources.secret octavo-paris.items.key=ca.crt
+            Deployment octavo-aggregator: volume upstreams.projected.sources.secret octavo-paris.items.key=token
+            Deployment octavo-aggregator: volume upstreams.projected.sources.secret octavo-paris.items.path=paris/ca.crt
+            Deployment octavo-aggregator: volume upstreams.projected.sources.secret octavo-paris.items.path=paris/token
+            Deployment octavo-aggregator: volume upstreams.projected.sources.secret octavo-paris.optional=true
             Deployment octavo-aggregator: example.com/team=platform
             Deployment octavo-aggregator: imagePullSecrets pull
             Deployment octavo-aggregator: volume files.configMap octavo-aggregator-files

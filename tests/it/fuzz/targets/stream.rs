@@ -12,9 +12,11 @@ use octavo_store::peer::Peer;
 use octavo_store::stats::Stats;
 use octavo_store::store::{HelloOutcome, ReportPermit, Store, StoreLimits};
 use octavo_stream::messages::{
-    MAX_PARTS, encode_from_agent, encode_to_agent, parse_from_agent, parse_to_agent,
+    MAX_PARTS, WatchedEvent, encode_from_agent, encode_to_agent, parse_from_agent, parse_to_agent,
+    parse_watch_event, part,
 };
 use octavo_stream::proto::v1;
+use octavo_stream::proto::v1::watch_event::Event;
 use octavo_stream::protocol::{AggregatorMessage, FromAgent, Hello, Identity, Parts, Run};
 use octavo_stream::status;
 use prost::Message;
@@ -42,6 +44,38 @@ pub(super) fn aggregator_messages() -> Target {
         let parsed = parse_to_agent(message);
         if let Ok(message) = &parsed {
             assert_eq!(parse_to_agent(encode_to_agent(message)).as_ref(), Ok(message));
+        }
+        Outcome::from_result(&parsed)
+    })
+}
+
+/// Events of a watch stream, as an aggregator receives them from another one.
+pub(super) fn watch_events() -> Target {
+    let event = |event| v1::WatchEvent { event: Some(event) }.encode_to_vec();
+    let nodes = machines().into_iter().map(|inventory| {
+        let parts = status::encode(&inventory, &LabelSet::default(), None);
+        event(Event::Node(v1::NodeStatus {
+            name: "node".to_owned(),
+            boot_id: "boot".to_owned(),
+            agent_version: "0.1.0".to_owned(),
+            connected: true,
+            stale: false,
+            confirmed_ms: 1,
+            parts: parts.iter().map(part).collect(),
+        }))
+    });
+    let others = [Event::Removed("node".to_owned()), Event::Synced(v1::Synced { revision: 7 })];
+    let seeds: Vec<Vec<u8>> = nodes.chain(others.map(event)).collect();
+    Target::new(Syntax::Protobuf, seeds, |input| {
+        let Ok(event) = v1::WatchEvent::decode(input) else {
+            return Outcome::Rejected("no event".to_owned());
+        };
+        let parsed = parse_watch_event(event);
+        if let Ok(WatchedEvent::Node(node)) = &parsed {
+            let parts: Parts =
+                node.parts.iter().map(|(key, content)| (key.clone(), content.clone())).collect();
+            assert_eq!(parts.hash(), node.parts.hash());
+            assert!(node.parts.len() <= MAX_PARTS);
         }
         Outcome::from_result(&parsed)
     })
