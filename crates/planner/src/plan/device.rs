@@ -43,7 +43,15 @@ pub(super) fn verdict<'q>(
     let Some(device) = input.inventory.device(pci) else {
         return blocked_by_unknown_state("the device is no longer on this node");
     };
-    let decided = reported_state(input, device).and_then(|state| match (state, target) {
+    let state = match reported_state(input, device) {
+        Ok(state) => state,
+        // Feasibility does not depend on the missing information.
+        Err(MissingInformation(reason)) => {
+            return infeasible(device, target)
+                .map_or_else(|| blocked_by_unknown_state(reason), DevicePlanResult::Infeasible);
+        }
+    };
+    let decided = match (state, target) {
         (None, MigTarget::Disabled) => Ok(DevicePlanResult::Unchanged),
         (None, MigTarget::Enabled(_)) => Ok(DevicePlanResult::Infeasible(NOT_MIG_CAPABLE)),
         (Some(state), MigTarget::Disabled) => {
@@ -52,7 +60,7 @@ pub(super) fn verdict<'q>(
         (Some(state), MigTarget::Enabled(instances)) => {
             decide(input, (device, state), (MigMode::Enabled, instances), cache)
         }
-    });
+    };
     decided.unwrap_or_else(|MissingInformation(reason)| blocked_by_unknown_state(reason))
 }
 
@@ -86,6 +94,14 @@ pub fn feasible(device: &Device, instances: &[InstanceTarget]) -> Result<Feasibi
     match PlanCache::new().check_feasible(state, &table, instances) {
         Ok(answer) => answer.map(|()| Feasibility::Feasible),
         Err(BudgetExceeded) => Ok(Feasibility::Unknown),
+    }
+}
+
+/// Returns why a device with a known catalog can never support the target, whatever its current state is.
+fn infeasible(device: &Device, target: &MigTarget) -> Option<Infeasible> {
+    match (&device.mig, target) {
+        (Mig::Capable(_), MigTarget::Enabled(instances)) => feasible(device, instances).err(),
+        (Mig::Unknown | Mig::NotCapable, _) | (_, MigTarget::Disabled) => None,
     }
 }
 

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use octavo_model::id::PciAddress;
 use octavo_model::inventory::{
-    Condition, Device, Driver, Inventory, Mig, MigMode, NvmlState, Process, ProcessKind,
+    Completeness, Condition, Device, Driver, Inventory, Mig, MigMode, NvmlState, Process,
+    ProcessKind,
 };
 use octavo_model::reason::Reason;
 use octavo_model::source_position::SourcePosition;
@@ -109,6 +110,21 @@ fn i4_infeasible_device_prevents_all_changes() {
     let states: Vec<&str> = case.node.states().map(|(_, state)| state.reason().as_str()).collect();
     assert_eq!(states, ["pending", "infeasible"]);
     assert_eq!(case.node.worst().unwrap().reason(), Reason::Infeasible);
+}
+
+/// Found by `tests/fleet-simulation` (seed 18): one incomplete reading let the other GPU change.
+#[test]
+fn i4_infeasible_device_prevents_all_changes_while_its_partitions_are_not_reported() {
+    let mut second = A100_40.with(1, &[(14, 0, &[2])]);
+    let Mig::Capable(state) = &mut second.mig else { panic!("{second:?}") };
+    state.geometry = Completeness::Partial;
+    let mut case = Case::new(vec![A100_40.gpu(0), second], vec![wants(&[9]), wants(&[5, 9, 19])]);
+    assert_eq!(case.reconcile(SECOND), Decision::default());
+    let states: Vec<&str> = case.node.states().map(|(_, state)| state.reason().as_str()).collect();
+    assert_eq!(states, ["pending", "infeasible"]);
+    // A feasible target is not known to be reached, and the other GPU is changed.
+    case.targets.devices[1].mig = Some(wants(&[9]));
+    assert_eq!(case.reconcile(SECOND).change, [at(0)]);
 }
 
 #[test]
