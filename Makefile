@@ -13,7 +13,7 @@ export DEMO_SECONDS
 export TRY_SECONDS
 
 .DEFAULT_GOAL := help
-.PHONY: help demo try try-down quick test setup fmt lint unit rustdoc docs man golden screenshots recording bench fuzz crash-sweep focus-validate e2e cluster-up cluster-down image release house clean
+.PHONY: help demo try try-down quick test setup fmt lint unit rustdoc docs man golden screenshots recording bench fuzz fleet-simulation crash-sweep focus-validate e2e cluster-up cluster-down image release house clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -77,6 +77,9 @@ bench: ## measure startup, memory, CPU, applies, a cluster, and the aggregator u
 
 fuzz: ## decode randomly changed input of every format; FUZZ_TARGET=status selects one, FUZZ_SECONDS=600 sets the duration
 	$(CARGO) bench --locked --profile release --bench fuzz
+
+fleet-simulation: ## simulate a fleet with random faults; FLEET_SEEDS=500 sets the number of seeds, FLEET_SEED=7 the first one
+	$(CARGO) run --release --locked --package fleet-simulation
 
 crash-sweep: setup ## kill agent and command at every call, truncate their files at every byte, and run 300 sequences of claims (about 2 hours)
 	export OCTAVO_CRASH_SWEEP=full TMPDIR="$$(test -w /dev/shm && echo /dev/shm || echo "$${TMPDIR:-/tmp}")" && \
