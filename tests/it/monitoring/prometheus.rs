@@ -112,7 +112,7 @@ impl Prometheus {
 
 #[tokio::test]
 async fn blocked_node_is_shown_with_its_blocker() {
-    let running = running().await;
+    let running = running(&[]).await;
     let prometheus = Prometheus::start(&running);
     let info = prometheus.first("octavo_layout_info").await;
     let metric = &info["metric"];

@@ -120,6 +120,7 @@ const AGGREGATOR: Section = Section {
     text: "These metrics describe the aggregator process. Counters start at 0 with the process.",
     labels: &[
         ("server", "", "`grpc` (agents and Watch clients), `http` (HTTP clients)"),
+        ("upstream", "", "name of another cluster"),
         ("kind", "", "`hello`, `snapshot`, `delta`, `heartbeat`"),
         (
             "reason",

@@ -45,8 +45,8 @@ pub(super) struct RunningFleet {
     _machine: Machine,
 }
 
-pub(super) async fn running() -> RunningFleet {
-    let aggregator = Aggregator::start(&["--plaintext", "--upstream=paris=http://127.0.0.1:1"]);
+pub(super) async fn running(arguments: &[&str]) -> RunningFleet {
+    let aggregator = Aggregator::start(&[&["--plaintext"], arguments].concat());
     let machine = Machine::new(SHARED);
     let mut program = partition(&machine, &aggregator, "both");
     let agent = program.metrics();
@@ -125,7 +125,7 @@ fn matchers(text: &str) -> Vec<(String, String, String)> {
 
 /// Metrics of the agent, and of the aggregator.
 pub(super) async fn served() -> (ExposedMetrics, ExposedMetrics) {
-    let running = running().await;
+    let running = running(&["--upstream=paris=http://127.0.0.1:1"]).await;
     let mut agent = ExposedMetrics::default();
     agent.add(&Api::at(running.agent).get("/metrics").await.body);
     agent.add(&given());
