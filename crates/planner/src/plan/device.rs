@@ -45,7 +45,7 @@ pub(super) fn verdict<'q>(
     };
     let state = match reported_state(input, device) {
         Ok(state) => state,
-        // Feasibility does not depend on the missing information.
+        // Most rules of the hardware do not depend on the missing information.
         Err(MissingInformation(reason)) => {
             return infeasible(device, target)
                 .map_or_else(|| blocked_by_unknown_state(reason), DevicePlanResult::Infeasible);
@@ -97,10 +97,19 @@ pub fn feasible(device: &Device, instances: &[InstanceTarget]) -> Result<Feasibi
     }
 }
 
-/// Returns why a device with a known catalog can never support the target, whatever its current state is.
+/// Returns why a device that was not read completely can never support the target, whatever its current state is.
 fn infeasible(device: &Device, target: &MigTarget) -> Option<Infeasible> {
+    // A profile can be missing because it was not read.
+    let is_certain = |found: &Infeasible| {
+        !matches!(
+            found.rule,
+            HardwareRule::NoSuchProfile { .. } | HardwareRule::ComputeSplit { .. }
+        )
+    };
     match (&device.mig, target) {
-        (Mig::Capable(_), MigTarget::Enabled(instances)) => feasible(device, instances).err(),
+        (Mig::Capable(_), MigTarget::Enabled(instances)) => {
+            feasible(device, instances).err().filter(is_certain)
+        }
         (Mig::Unknown | Mig::NotCapable, _) | (_, MigTarget::Disabled) => None,
     }
 }

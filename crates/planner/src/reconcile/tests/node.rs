@@ -122,6 +122,11 @@ fn i4_infeasible_device_prevents_all_changes_while_its_partitions_are_not_report
     assert_eq!(case.reconcile(SECOND), Decision::default());
     let states: Vec<&str> = case.node.states().map(|(_, state)| state.reason().as_str()).collect();
     assert_eq!(states, ["pending", "infeasible"]);
+    // A profile that was not read can exist.
+    case.targets.devices[1].mig = Some(wants(&[99]));
+    case.reconcile(SECOND);
+    let states: Vec<&str> = case.node.states().map(|(_, state)| state.reason().as_str()).collect();
+    assert_eq!(states[1], "blocked");
     // A feasible target is not known to be reached, and the other GPU is changed.
     case.targets.devices[1].mig = Some(wants(&[9]));
     assert_eq!(case.reconcile(SECOND).change, [at(0)]);
