@@ -107,7 +107,7 @@ fn freshness(last: &Cached<Arc<Proposals>>) -> Freshness {
 
 /// The nodes of the cluster whose agents report them.
 fn observed_nodes(fleet: &Fleet, snapshot: &ClusterSnapshot, now: Moment) -> Vec<ObservedNode> {
-    let nodes = fleet.nodes.iter().filter(|node| node.has_agent() && node.is_local());
+    let nodes = fleet.local_nodes().filter(|node| node.has_agent());
     let nodes = nodes.filter(|node| snapshot.nodes.contains_key(node.name.as_str()));
     nodes.filter_map(|node| observed_node(node, now)).collect()
 }

@@ -132,6 +132,11 @@ impl Fleet {
         states
     }
 
+    /// Nodes of this cluster.
+    pub fn local_nodes(&self) -> impl Iterator<Item = &Arc<Node>> {
+        self.nodes.iter().filter(|node| node.is_local())
+    }
+
     /// Changes since `old`.
     pub fn since<'a>(&'a self, old: &'a Self) -> Difference<'a, Node> {
         self.nodes.since(&old.nodes)

@@ -73,8 +73,7 @@ impl<'f> OfferCollector<'f> {
         isolation: Isolation,
         now: Moment,
     ) -> Self {
-        let nodes = fleet.nodes.iter().filter(|node| node.is_local());
-        let mut nodes: Vec<&Arc<Node>> = nodes.collect();
+        let mut nodes: Vec<&Arc<Node>> = fleet.local_nodes().collect();
         // Nodes are popped from the end.
         nodes.reverse();
         Self { nodes, partitions, isolation, now, drafts: BTreeMap::new() }

@@ -113,11 +113,11 @@ fn progress(
     is_settled: bool,
 ) -> Option<StartupProgress> {
     let (nodes, is_over) = if let Some(expected) = expected {
-        let reported = |name: &&NodeName| fleet.nodes.get(name).is_some();
+        let reported = |name: &&NodeName| fleet.nodes.get(name).is_some_and(|node| node.is_local());
         let nodes = expected.iter().filter(reported).count();
         (nodes, nodes == expected.len())
     } else {
-        let nodes = fleet.nodes.len();
+        let nodes = fleet.local_nodes().count();
         let is_over = is_settled || (nodes > 0 && !fleet.saw_returning_agent);
         (nodes, is_over)
     };

@@ -239,8 +239,7 @@ impl<'a> Recording<'a> {
 
     /// Appends the remaining events until their senders have ended, and repeats a failed attempt at the next of `retries`.
     async fn drain(&mut self, retries: &mut Timer) {
-        let nodes = self.fleet.nodes.iter().filter(|node| node.is_local());
-        let nodes: Vec<Arc<Node>> = nodes.cloned().collect();
+        let nodes: Vec<Arc<Node>> = self.fleet.local_nodes().cloned().collect();
         loop {
             let has_events = !self.audit.is_empty()
                 || self.audit.take_changes(&nodes, self.task.view.clock())
@@ -269,7 +268,7 @@ impl<'a> Recording<'a> {
             .collect();
         self.observe(&changed).await;
         let nodes = if self.audit.has_untaken_nodes() {
-            self.fleet.nodes.iter().cloned().collect()
+            self.fleet.local_nodes().cloned().collect()
         } else {
             changed
         };
@@ -279,7 +278,7 @@ impl<'a> Recording<'a> {
     /// Records all nodes, also those whose Node or pods have changed.
     async fn observe_all(&mut self) {
         self.fleet = self.task.view.fleet();
-        let nodes: Vec<Arc<Node>> = self.fleet.nodes.iter().cloned().collect();
+        let nodes: Vec<Arc<Node>> = self.fleet.local_nodes().cloned().collect();
         self.observe(&nodes).await;
         self.audit.retain(&nodes);
         self.record_changes(&nodes).await;

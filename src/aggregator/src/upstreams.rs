@@ -151,10 +151,13 @@ impl Upstream {
     async fn session(&mut self) -> Result<Infallible, String> {
         self.session = self.session.saturating_add(1);
         self.logged_kinds.clear();
-        let heartbeat = self.heartbeat();
+        let stale_after = self.store.with(|store, _| store.limits().stale_after);
+        // Nodes must not become stale between two confirmations.
+        let heartbeat = HEARTBEAT.min(stale_after / 3);
         let opened = timeout(MAX_SILENCE, self.open(heartbeat)).await;
         let mut events = opened.map_err(|_| "the aggregator does not respond".to_owned())??;
-        let mut confirmed = Instant::now();
+        let started = Instant::now();
+        let mut confirmed = started;
         loop {
             let event = timeout(MAX_SILENCE, events.message()).await;
             let event = event.map_err(|_| format!("no event for {MAX_SILENCE:?}"))?;
@@ -169,6 +172,10 @@ impl Upstream {
                 Ok(WatchedEvent::Removed(name)) => self.remove(&name),
                 Ok(WatchedEvent::Synced) => {
                     self.synced();
+                    // After a restart of the aggregator, its agents reconnect within this time.
+                    if started.elapsed() >= stale_after.saturating_mul(2) {
+                        self.remove_missing();
+                    }
                     self.confirm().await;
                     confirmed = Instant::now();
                 }
@@ -182,12 +189,6 @@ impl Upstream {
             // The agents of this cluster share the thread.
             yield_now().await;
         }
-    }
-
-    /// Interval of confirmations, so that nodes do not become stale between two of them.
-    fn heartbeat(&self) -> Duration {
-        let stale_after = self.store.with(|store, _| store.limits().stale_after);
-        HEARTBEAT.min(stale_after / 3)
     }
 
     async fn open(&self, heartbeat: Duration) -> Result<Streaming<v1::WatchEvent>, String> {
@@ -210,14 +211,17 @@ impl Upstream {
             return;
         }
         self.logged_reason = None;
-        // The aggregator removed the others while there was no connection.
+        info!(cluster = %self.cluster, aggregator = %self.endpoint.name(), nodes = self.nodes.len(), "receiving the fleet of another cluster");
+    }
+
+    /// Removes the nodes that this connection has not sent: the aggregator removed them while there was no connection.
+    fn remove_missing(&mut self) {
         let session = self.session;
-        let removed = self.nodes.extract_if(.., |_, node| node.session != session);
-        let removed: Vec<UpstreamNode> = removed.map(|(_, node)| node).collect();
-        for node in removed {
+        let missing = self.nodes.extract_if(.., |_, node| node.session != session);
+        let missing: Vec<UpstreamNode> = missing.map(|(_, node)| node).collect();
+        for node in missing {
             self.forget(&node);
         }
-        info!(cluster = %self.cluster, aggregator = %self.endpoint.name(), nodes = self.nodes.len(), "receiving the fleet of another cluster");
     }
 
     /// Reports a node to the store. An error concerns this node only, which becomes stale.
@@ -237,6 +241,7 @@ impl Upstream {
     fn reject(&mut self, node: Option<&NodeName>, kind: &'static str, error: &str) {
         if let Some(known) = node.and_then(|node| self.nodes.get_mut(node)) {
             known.end(&self.store);
+            known.session = self.session;
         }
         if self.logged_kinds.insert(kind) {
             warn!(cluster = %self.cluster, %error, "cannot show a node of another cluster; further errors of this kind are not logged");
@@ -250,6 +255,7 @@ impl Upstream {
         let labels = labels.unwrap_or_default();
         if labels.get(CLUSTER_LABEL).is_some() {
             // It belongs to a third cluster. Two aggregators that show each other would repeat every node forever.
+            self.remove(name);
             return Ok(());
         }
         let parts = with_cluster(&node.parts, labels, &self.cluster);

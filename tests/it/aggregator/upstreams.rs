@@ -135,7 +135,8 @@ async fn nodes_of_an_unreachable_aggregator_become_stale_until_it_returns() {
 async fn node_that_another_aggregator_removed_while_it_was_unreachable_is_removed() {
     let paris = Plan::default().start().await;
     let _line = AgentStream::with_visible_status(&paris, "n", parts(1)).await;
-    let central = Central::with(Plan::default(), &[("paris", &paris)]).await;
+    let plan = Plan { fleet: short(Duration::from_hours(1)), ..Plan::default() };
+    let central = Central::with(plan, &[("paris", &paris)]).await;
     central.until_connected("n.paris", true).await;
     let listen = paris.address;
     drop(paris);
@@ -157,7 +158,8 @@ async fn silent_node_of_another_cluster_is_disconnected() {
 
 #[tokio::test]
 async fn node_that_another_aggregator_removes_is_removed() {
-    let paris = Plan { fleet: short(Duration::from_secs(1)), ..Plan::default() }.start().await;
+    let fleet = StoreLimits { stale_after: Duration::from_secs(10), ..short(Duration::ZERO) };
+    let paris = Plan { fleet, ..Plan::default() }.start().await;
     let central = Central::with(Plan::default(), &[("paris", &paris)]).await;
     let mut line = AgentStream::with_visible_status(&paris, "n", parts(1)).await;
     let heartbeat = FromAgent::Heartbeat { seq: 1, hash: parts(1).hash() };

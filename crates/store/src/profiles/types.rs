@@ -27,7 +27,7 @@ pub(super) fn types(
 /// Memory per device of each type in MiB, as reported by drivers; the minimum over all nodes.
 pub(super) fn min_memory_by_type(fleet: &Fleet) -> BTreeMap<TypeName, u64> {
     let mut least: BTreeMap<TypeName, u64> = BTreeMap::new();
-    let types = fleet.nodes.iter().flat_map(|node| &node.summary.types);
+    let types = fleet.local_nodes().flat_map(|node| &node.summary.types);
     for one in types {
         let (Some(name), Some(memory)) = (&one.type_name, one.memory) else {
             continue;
@@ -40,7 +40,7 @@ pub(super) fn min_memory_by_type(fleet: &Fleet) -> BTreeMap<TypeName, u64> {
 
 /// Types reported by the node's agent, even if stale, because the devices of a node rarely change.
 fn reported_types(fleet: &Fleet, name: &NodeName) -> Option<DevicesByType> {
-    let node = fleet.nodes.get(name)?;
+    let node = fleet.nodes.get(name).filter(|node| node.is_local())?;
     let types = node.summary.types.iter();
     let held: DevicesByType =
         types.map(|one| (one.type_name.clone(), u64::from(one.counts.total))).collect();
