@@ -228,7 +228,7 @@ fn load(agents: Arc<SimulatedAgents>, variants: Vec<(u32, Parts)>) -> tokio::tas
     })
 }
 
-/// Kills the aggregator, starts a new one on the same ports, and measures the time until it shows all nodes.
+/// Kills the aggregator, starts a new one on the same ports, and measures the time until it has acknowledged the status of all nodes.
 fn restart(agent_count: usize, parts: &Parts) {
     println!(
         "| SIGKILL and restart on the same ports, {agent_count} agents | plain | TLS |\n|---|---|---|"

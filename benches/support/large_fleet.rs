@@ -34,8 +34,8 @@ use crate::{node_status, simulated_agents};
 const NODES: usize = 100_000;
 const ROUNDS: usize = 50;
 
-/// Requests, each with the numbers of nodes that change before it. The changes are not part of the measured time, but a count of availability
-/// that they start in the background is.
+/// Requests, each with the numbers of nodes that change before it. The time of the changes is not measured, but the count of availability that
+/// follows them in the background can delay the request.
 const REQUESTS: [(&str, &str, &[usize]); 12] = [
     ("filtered list, 50 rows", "/api/v1/nodes?type=nvidia-h100-80gb&state=ok&limit=50", &[1, 1000]),
     ("list sorted by memory, 500 rows", "/api/v1/nodes?sort=-memory", &[1, 1000]),

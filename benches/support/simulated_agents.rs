@@ -87,7 +87,8 @@ impl SimulatedAgents {
         }
     }
 
-    /// Changes the status of all agents, and waits until the aggregator has acknowledged it.
+    /// Changes the status of all agents, and waits for as many acknowledgements. Those of heartbeats count as well, so a few statuses can still
+    /// be in flight.
     pub(crate) fn report_all(&self, parts: &Parts) {
         let acknowledged = || self.counters.acknowledged.load(Ordering::Relaxed);
         let expected = acknowledged() + self.latest.len();

@@ -22,8 +22,8 @@ use tonic::metadata::errors::InvalidMetadataValue;
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::transport::{Channel, Endpoint};
 
-/// Maximum size of a file of CA certificates: a system's whole bundle has 250 KiB.
-const MAX_CA_BYTES: u64 = 4 << 20;
+use crate::MAX_CA_BYTES;
+
 /// Time limit for a TCP connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum number of logged characters of a reason.
@@ -167,7 +167,7 @@ pub fn bearer(token: &Token) -> Result<MetadataValue<Ascii>, InvalidMetadataValu
 /// Returns why the aggregator refused a stream, or what broke it.
 pub fn describe_status(status: &Status) -> String {
     let message = status.message();
-    sanitize_reason(&match status.source() {
+    match status.source() {
         Some(cause) => {
             // tonic's message ends with the beginning of its cause.
             let message = message.strip_suffix(&cause.to_string()).unwrap_or(message);
@@ -177,7 +177,7 @@ pub fn describe_status(status: &Status) -> String {
             "the aggregator rejected the stream: {}: {message}",
             status.code().description()
         ),
-    })
+    }
 }
 
 /// Returns the beginning of a reason, without control characters that a terminal might interpret.

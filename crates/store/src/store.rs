@@ -189,7 +189,7 @@ impl Store {
         let Some(entry) = self.entries.get_mut(&permit.node) else {
             return Ok(None);
         };
-        if entry.stream.as_ref().is_none_or(|line| line.id != permit.id) {
+        if !entry.has_stream(permit) {
             return Ok(None);
         }
         entry.last_message = now;
@@ -228,7 +228,7 @@ impl Store {
         let Some(entry) = self.entries.get_mut(&permit.node) else {
             return;
         };
-        if entry.stream.as_ref().is_none_or(|line| line.id != permit.id) {
+        if !entry.has_stream(permit) {
             return;
         }
         entry.stream = None;

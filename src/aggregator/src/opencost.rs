@@ -101,9 +101,9 @@ impl OpenCostMonitor {
         let directory = PodDirectory { cluster, team_label: None };
         let prices = self.view.prices().prices;
         let mut series = OpenCostSeries::default();
-        let nodes: Vec<&Arc<Node>> = fleet.nodes.iter().collect();
+        let nodes: Vec<&Arc<Node>> = fleet.local_nodes().collect();
         for batch in nodes.chunks(NODES_PER_BATCH) {
-            let batch = batch.iter().filter(|node| node.has_agent() && node.is_local());
+            let batch = batch.iter().filter(|node| node.has_agent());
             for node in batch.filter(|node| !node.freshness.is_stale(now)) {
                 let states = device_states(node, node.usage_by_pod().as_ref(), directory);
                 series.nodes.push(NodeSeries {

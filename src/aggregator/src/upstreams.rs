@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use octavo_client::endpoint::{AggregatorEndpoint, bearer, describe_status};
+use octavo_client::endpoint::{AggregatorEndpoint, bearer, describe_status, sanitize_reason};
 use octavo_model::digest::Digest;
 use octavo_model::id::{NodeName, ParseError};
 use octavo_model::label::{LabelKey, LabelValue};
@@ -27,12 +27,13 @@ use octavo_stream::messages::{
 use octavo_stream::proto::v1;
 use octavo_stream::proto::v1::fleet_client::FleetClient;
 use octavo_stream::proto::v1::watch_event::Event;
-use octavo_stream::protocol::{Backoff, FromAgent, Hello, Identity, PartKey, Parts, Run};
+use octavo_stream::protocol::{Backoff, Change, FromAgent, Hello, Identity, PartKey, Parts, Run};
 use octavo_stream::status::{StatusError, decode_labels, encode_labels};
 use octavo_toolkit::error::chain;
 use octavo_toolkit::random::random;
 use octavo_toolkit::tasks::first_panic;
 use prometheus_client::metrics::gauge::Gauge;
+use thiserror::Error;
 use tokio::task::{JoinSet, yield_now};
 use tokio::time::{Instant, sleep, timeout};
 use tonic::{Request, Streaming};
@@ -84,7 +85,7 @@ struct UpstreamNode {
 }
 
 /// Reason why a node is not shown.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, Error)]
 enum NodeError {
     #[error("the name is too long together with that of the cluster")]
     Name(#[source] ParseError),
@@ -130,6 +131,7 @@ impl Upstream {
         loop {
             let started = Instant::now();
             let Err(reason) = self.session().await;
+            let reason = sanitize_reason(&reason);
             // An aggregator ends every connection after about an hour, which is no failure.
             let was_received = self.connected.set(0) == 1;
             if started.elapsed() >= BACKOFF_RESET_AFTER {
@@ -216,11 +218,10 @@ impl Upstream {
 
     /// Removes the nodes that this connection has not sent: the aggregator removed them while there was no connection.
     fn remove_missing(&mut self) {
-        let session = self.session;
-        let missing = self.nodes.extract_if(.., |_, node| node.session != session);
-        let missing: Vec<UpstreamNode> = missing.map(|(_, node)| node).collect();
-        for node in missing {
-            self.forget(&node);
+        let missing = self.nodes.iter().filter(|(_, node)| node.session != self.session);
+        let missing: Vec<NodeName> = missing.map(|(name, _)| name.clone()).collect();
+        for name in &missing {
+            self.remove(name);
         }
     }
 
@@ -275,25 +276,19 @@ impl Upstream {
             }
         };
         known.session = self.session;
-        let sent = known.send(parts, node, (&self.store, &self.cluster));
-        match sent {
-            Ok(()) => {
-                self.nodes.insert(name.clone(), known);
-            }
-            Err(_) => known.end(&self.store),
+        if let Err(error) = known.send(parts, node, (&self.store, &self.cluster)) {
+            known.end(&self.store);
+            return Err(error.into());
         }
-        sent.map_err(NodeError::Store)
+        self.nodes.insert(name.clone(), known);
+        Ok(())
     }
 
     fn remove(&mut self, name: &NodeName) {
         if let Some(node) = self.nodes.remove(name) {
-            self.forget(&node);
+            let name = &node.identity.node;
+            self.store.with(|store, now| store.remove_upstream(&self.cluster, name, now));
         }
-    }
-
-    fn forget(&self, node: &UpstreamNode) {
-        let name = &node.identity.node;
-        self.store.with(|store, now| store.remove_upstream(&self.cluster, name, now));
     }
 
     /// Confirms the status of the nodes that this connection sent and that have a stream.
@@ -342,15 +337,14 @@ impl UpstreamNode {
             let bound = store.limits().stale_after;
             let confirmed = if node.is_stale { now.before(bound.saturating_mul(2)) } else { now };
             let snapshot = FromAgent::Snapshot { seq: self.seq.saturating_add(1), parts };
-            let mut permit = self.permit.take();
             // The store ended the stream if it was not confirmed for long.
-            if permit.as_ref().is_none_or(|permit| !store.has_stream(permit)) {
-                permit = Some(store.accept_upstream(cluster, &self.hello(), confirmed)?);
-            }
-            let answer =
-                permit.as_ref().map(|permit| store.handle_message(permit, snapshot, confirmed));
-            self.permit = permit;
-            answer.transpose()?;
+            let permit = match self.permit.take().filter(|permit| store.has_stream(permit)) {
+                Some(permit) => permit,
+                None => store.accept_upstream(cluster, &self.hello(), confirmed)?,
+            };
+            let answer = store.handle_message(&permit, snapshot, confirmed);
+            self.permit = Some(permit);
+            answer?;
             self.seq = self.seq.saturating_add(1);
             self.hash = hash;
             Ok(())
@@ -387,7 +381,5 @@ fn with_cluster(parts: &Parts, labels: LabelSet, cluster: &str) -> Parts {
         Some((key, value)) => labels.with(key, value),
         None => labels,
     };
-    let others = parts.iter().map(|(key, content)| (key.clone(), content.clone()));
-    // Of two parts with the same key, the last one applies.
-    others.chain([encode_labels(&labels)]).collect()
+    parts.apply(&Change { changed: vec![encode_labels(&labels)], removed: Vec::new() })
 }

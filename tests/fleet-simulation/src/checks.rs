@@ -92,7 +92,7 @@ impl World {
 
     /// Policies: never more nodes than allowed are unavailable because of a policy.
     pub(crate) fn check_budget(&mut self) {
-        let (count, budget) = (self.taken_down.len(), self.options.max_unavailable);
+        let (count, budget) = (self.taken_down.len(), self.budget);
         self.check(count <= budget as usize, || {
             format!("policy: {count} nodes are unavailable because of the policy, {budget} may be")
         });

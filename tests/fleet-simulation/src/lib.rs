@@ -82,10 +82,8 @@ pub struct Options {
     pub convergence: Duration,
     /// Time in which nothing may change after that.
     pub quiet: Duration,
-    /// Number of lines of the trace; 0 for none.
+    /// Number of events that a failure lists.
     pub trace: usize,
-    /// Number of nodes that the policy may make unavailable; chosen by the seed.
-    pub max_unavailable: u32,
 }
 
 /// Result of a simulation without a violation.
@@ -114,9 +112,6 @@ pub struct Failure {
     pub events: Vec<String>,
 }
 
-/// Number of events that a failure lists.
-const TRACED_EVENTS: usize = 60;
-
 impl Default for Options {
     fn default() -> Self {
         Self {
@@ -125,8 +120,7 @@ impl Default for Options {
             fault_interval: Duration::from_secs(45),
             convergence: Duration::from_mins(75),
             quiet: Duration::from_mins(10),
-            trace: 0,
-            max_unavailable: 0,
+            trace: 60,
         }
     }
 }
@@ -136,14 +130,13 @@ impl Default for Options {
 /// # Errors
 /// Returns the first violation of an invariant.
 pub fn run(seed: u64, options: Options) -> Result<Outcome, Box<Failure>> {
-    let mut world = World::begin(seed, options);
+    let mut world = World::begin(seed, Options { trace: 0, ..options });
     world.simulate();
     if world.violation.is_none() {
         return Ok(world.outcome());
     }
     // The same events happen again, and are recorded this time.
-    let mut world =
-        World::begin(seed, Options { trace: TRACED_EVENTS.max(options.trace), ..options });
+    let mut world = World::begin(seed, options);
     world.simulate();
     Err(Box::new(Failure {
         seed,

@@ -26,7 +26,7 @@ fn main() -> ExitCode {
     let number =
         |name, default| std::env::var(name).map_or(default, |text| text.parse::<u64>().unwrap());
     let (first, count) = (number("FLEET_SEED", 0), number("FLEET_SEEDS", 500));
-    let trace = usize::try_from(number("FLEET_EVENTS", 0)).unwrap();
+    let trace = usize::try_from(number("FLEET_EVENTS", 60)).unwrap();
     let mut options = Options { trace, ..Options::default() };
     if let hours @ 1.. = number("FLEET_QUIET_HOURS", 0) {
         options.quiet = Duration::from_hours(hours);

@@ -27,7 +27,6 @@ impl World {
         let mut random = fastrand::Rng::with_seed(seed);
         let nodes = random.usize(options.nodes.0..=options.nodes.1);
         let budget = random.u32(1..=2);
-        let options = Options { max_unavailable: budget, ..options };
         let machines = (0..nodes).map(|node| machine(node, &mut random)).collect();
         let policy = policy(&mut random, budget);
         let api = ApiServer {
@@ -41,7 +40,7 @@ impl World {
         let controllers = (0..2).map(|_| controller(random.i32(-2000..2000))).collect();
         let layouts = LayoutFileSnapshot::parse(LAYOUT_FILE).unwrap();
         let mut world =
-            Self::new(options, Beginning { random, machines, api, controllers, layouts });
+            Self::new(options, Beginning { random, machines, api, controllers, layouts, budget });
         world.at(Duration::ZERO, Event::StartAggregator);
         for node in 0..nodes {
             let start = world.seconds(0, 30);

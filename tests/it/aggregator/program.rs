@@ -15,16 +15,28 @@ use super::{AgentStream, hello};
 use crate::promtool;
 use crate::time_limits::{Finish, Lines, exit_status, until_async, within};
 
-pub(super) const AGGREGATOR: &str = env!("CARGO_BIN_EXE_octavo-aggregator");
+const AGGREGATOR: &str = env!("CARGO_BIN_EXE_octavo-aggregator");
 
 /// Killed when dropped.
-pub(super) struct Program(pub(super) Child);
+pub(super) struct Program(Child);
 
 impl Drop for Program {
     fn drop(&mut self) {
         let _gone_already = self.0.kill();
         let _gone_already = self.0.wait();
     }
+}
+
+/// Starts the program with these arguments and any free ports. Returns its log as well.
+pub(super) fn program(arguments: &[&str]) -> (Program, Lines) {
+    let mut child = Command::new(AGGREGATOR)
+        .args(["--grpc-listen=127.0.0.1:0", "--http-listen=127.0.0.1:0"])
+        .args(arguments)
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = Lines::of(child.stderr.take().unwrap());
+    (Program(child), lines)
 }
 
 /// The address in a log line about a listener.
@@ -55,13 +67,7 @@ async fn metrics(people: SocketAddr) -> String {
 
 #[tokio::test]
 async fn program_logs_its_addresses_serves_both_and_ends_on_sigterm() {
-    let child = Command::new(AGGREGATOR)
-        .args(["--plaintext", "--grpc-listen=127.0.0.1:0", "--http-listen=127.0.0.1:0"])
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut program = Program(child);
-    let mut lines = Lines::of(program.0.stderr.take().unwrap());
+    let (mut program, mut lines) = program(&["--plaintext"]);
     let mut line = |text: &str| lines.find_line(text);
     let agents = line("listening for agents on ");
     assert!(agents.ends_with(" (plaintext)"), "{agents}");
@@ -98,18 +104,7 @@ async fn program_logs_its_addresses_serves_both_and_ends_on_sigterm() {
 
 #[tokio::test]
 async fn silent_posts_that_take_every_connection_leave_probes_reachable() {
-    let child = Command::new(AGGREGATOR)
-        .args([
-            "--plaintext",
-            "--grpc-listen=127.0.0.1:0",
-            "--http-listen=127.0.0.1:0",
-            "--max-connections=5",
-        ])
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut program = Program(child);
-    let mut lines = Lines::of(program.0.stderr.take().unwrap());
+    let (_program, mut lines) = program(&["--plaintext", "--max-connections=5"]);
     let mut line = |text: &str| lines.find_line(text);
     let people = address(&line("listening for HTTP clients on "));
     let mut silent = Vec::new();

@@ -1,7 +1,6 @@
 //! Fleets of other clusters, received from their aggregators.
 
 use std::fs;
-use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,9 +14,9 @@ use octavo_stream::proto::v1::to_agent::Message as Answer;
 use octavo_stream::protocol::FromAgent;
 use tokio::task::JoinSet;
 
-use super::program::{AGGREGATOR, Program, address, get};
+use super::program::{address, get, program};
 use super::{AgentStream, Plan, Site, acknowledged, delta, hello, parts};
-use crate::time_limits::{Lines, until_async};
+use crate::time_limits::until_async;
 
 /// An aggregator that shows the fleets of others.
 struct Central {
@@ -213,18 +212,6 @@ async fn nodes_beyond_the_limit_do_not_end_the_connection() {
     let fleet = central.site.until(|fleet| fleet.nodes.iter().count() == 2).await;
     let names: Vec<String> = fleet.nodes.iter().map(|node| node.name.to_string()).collect();
     assert_eq!(names, ["a.paris", "b.paris"]);
-}
-
-/// Starts the program with these arguments and any free ports.
-fn program(arguments: &[&str]) -> (Program, Lines) {
-    let mut child = Command::new(AGGREGATOR)
-        .args(["--grpc-listen=127.0.0.1:0", "--http-listen=127.0.0.1:0"])
-        .args(arguments)
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let lines = Lines::of(child.stderr.take().unwrap());
-    (Program(child), lines)
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 use octavo_model::id::NodeName;
 use octavo_stream::protocol::{Greeting, Hello};
 
-use super::{ReportPermit, Store, StoreError, StoreLimits};
+use super::{AgentEntry, ReportPermit, Store, StoreError, StoreLimits};
 use crate::clock::Moment;
 
 impl Store {
@@ -42,8 +42,7 @@ impl Store {
 
     /// Returns whether the stream of this permit still reports its node.
     pub fn has_stream(&self, permit: &ReportPermit) -> bool {
-        let stream = self.entries.get(&permit.node).and_then(|entry| entry.stream.as_ref());
-        stream.is_some_and(|stream| stream.id == permit.id)
+        self.entries.get(&permit.node).is_some_and(|entry| entry.has_stream(permit))
     }
 
     /// Removes a node that the aggregator of another cluster has sent.
@@ -51,5 +50,12 @@ impl Store {
         if self.entries.get(node).is_some_and(|entry| entry.upstream.as_ref() == Some(cluster)) {
             self.forget(node, now);
         }
+    }
+}
+
+impl AgentEntry {
+    /// Returns whether the stream of this permit still reports the node.
+    pub(super) fn has_stream(&self, permit: &ReportPermit) -> bool {
+        self.stream.as_ref().is_some_and(|stream| stream.id == permit.id)
     }
 }

@@ -30,7 +30,7 @@ pub struct UpstreamSettings {
 
     /// Directory with the files NAME/ca.crt and NAME/token for each --upstream
     ///
-    /// The CA certificates (PEM) to verify the aggregator with, and the token of an account that may list the nodes of its cluster. They are
+    /// The CA certificates (PEM) to verify the aggregator with, and the token of an account with the permission to watch its nodes. They are
     /// read for each connection, so they can be replaced at any time.
     #[arg(
         long,

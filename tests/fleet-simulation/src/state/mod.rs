@@ -42,6 +42,8 @@ pub(crate) struct World {
     pub(crate) layouts: LayoutFileSnapshot,
     /// Statuses sent by the agent of each node.
     pub(crate) sent: Vec<SentStatuses>,
+    /// Number of nodes that the policy may make unavailable.
+    pub(crate) budget: u32,
     /// Nodes that the policy has made unavailable.
     pub(crate) taken_down: BTreeSet<usize>,
     /// Nodes of the current wave that were unavailable when the status named them.
@@ -106,6 +108,8 @@ pub(crate) struct Beginning {
     pub(crate) api: ApiServer,
     pub(crate) controllers: Vec<Controller>,
     pub(crate) layouts: LayoutFileSnapshot,
+    /// Number of nodes that the policy may make unavailable.
+    pub(crate) budget: u32,
 }
 
 impl World {
@@ -125,6 +129,7 @@ impl World {
             controllers: beginning.controllers,
             layouts: beginning.layouts,
             sent: (0..nodes).map(|_| SentStatuses::default()).collect(),
+            budget: beginning.budget,
             taken_down: BTreeSet::new(),
             unavailable_in_wave: BTreeSet::new(),
             last_request: 0,
