@@ -27,6 +27,13 @@ pub struct NodePatch {
     pub record: Option<NodeRecord>,
 }
 
+impl NodePatch {
+    /// Returns whether the node gets another layout, so that it becomes unavailable.
+    pub(crate) fn sets_layout(&self) -> bool {
+        self.labels.get(LAYOUT_LABEL).is_some_and(Option::is_some)
+    }
+}
+
 /// Owner of a record: a policy and its roll-out.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Owner<'a> {

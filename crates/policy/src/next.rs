@@ -96,6 +96,7 @@ pub(crate) fn status(world: &World<'_>, policy: &Policy) -> (PolicyStatus, Optio
     let observed_policy = after.clone();
     let observed = Observation::new(world, &observed_policy);
     if let Some(observed) = &observed {
+        rollout::postpone(&mut after, observed, world.now);
         rollout::settle(&mut after, observed, world.now);
         if refusal.is_none() {
             obstacle = rollout::extend(&mut after, observed, world.now);

@@ -92,6 +92,7 @@ pub fn plan(world: &World<'_>, policy: &Policy) -> PolicyPlan {
     let Some(observed) = Observation::new(world, &target) else {
         return PolicyPlan { refused, ..PolicyPlan::default() };
     };
+    rollout::postpone(&mut policy, &observed, world.now);
     let candidates = observed.candidates(&policy, world.now);
     // A reserved GPU does not make its node unavailable.
     let current = policy.status.changing();
@@ -99,7 +100,7 @@ pub fn plan(world: &World<'_>, policy: &Policy) -> PolicyPlan {
         current.filter_map(|name| observed.managed.get(name.as_str()).copied()).collect();
     let changed = candidates.len().saturating_add(current.len());
     let unchanged = observed.managed.len().saturating_sub(changed);
-    // Nodes of the current wave are changed without waiting for the budget.
+    // The budget of the current wave was checked when its nodes joined it.
     let (begun, first): (Vec<_>, Vec<_>) =
         current.into_iter().partition(|node| policy.patch(node, world.now).is_none());
     let unavailable = observed.unavailable(&policy.status);

@@ -209,8 +209,8 @@ pub(crate) fn retarget(policy: &mut Policy, now: Timestamp, is_lost: bool) {
     }
 }
 
-/// Begins the roll-out of a revision, with a number that no record has. Failed nodes join its first wave: they are unavailable until they
-/// have it.
+/// Begins the roll-out of a revision, with a number that no record has. Failed nodes join its first wave: they are usually
+/// unavailable until they have it.
 fn begin(status: &mut PolicyStatus, revision: String) {
     status.revision = revision;
     status.rollout = status.rollout.saturating_add(1);
@@ -220,6 +220,23 @@ fn begin(status: &mut PolicyStatus, revision: String) {
         }
     }
     status.wave_ended = None;
+}
+
+/// Removes nodes from the wave that became available before their change and would exceed the budget. They join a later wave.
+pub(crate) fn postpone(policy: &mut Policy, observed: &Observation<'_>, now: Timestamp) {
+    let budget = observed.budget();
+    for name in policy.status.updating.clone().into_iter().rev() {
+        let Some(node) = observed.managed.get(name.as_str()) else { continue };
+        let mut changes = policy.status.changes.iter();
+        // A change for pending pods ends by its deadline.
+        let has_deadline = changes.any(|change| change.node == name && change.is_in_progress());
+        // An outdated report makes a node look available.
+        let is_reliable = node.record.of(&policy.uid).is_none_or(|record| record.is_reliable(now));
+        let patch = policy.patch(node, now).filter(|_| is_reliable && !has_deadline);
+        if patch.is_some_and(|patch| patch.sets_layout()) && !policy.has_budget_for(node, budget) {
+            policy.status.updating.retain(|one| *one != name);
+        }
+    }
 }
 
 /// Removes nodes from the wave that are done, have failed or are no longer the policy's, and stops the roll-out after too many failures.
@@ -281,6 +298,7 @@ pub(crate) fn settle(policy: &mut Policy, observed: &Observation<'_>, now: Times
             record.is_none_or(|record| node.progress(record) != Progress::Applied)
         })
     });
+    status.failures.retain(|one| failed.iter().all(|new| new.node != one.node));
     status.failures.extend(failed);
     status.updating = updating;
     if was_changing && status.changing().next().is_none() {
@@ -364,7 +382,7 @@ pub(crate) fn ordered<'a>(
 ) -> (Nodes<'a>, Nodes<'a>) {
     let (mut ready, not_ready): (Vec<_>, Vec<_>) =
         candidates.into_iter().partition(|node| node.is_ready());
-    ready.sort_by_key(|node| !unavailable.contains(node.name()));
+    ready.sort_by_key(|node| node.is_available() || !unavailable.contains(node.name()));
     (ready, not_ready)
 }
 
@@ -383,7 +401,7 @@ pub(crate) fn joining(
         // A node that is unavailable anyway costs nothing: a changed layout is often its remedy. In an outdated view, a node that an
         // earlier wave changed only looks unavailable, so such nodes join one at a time.
         let is_certain = node.record.of(uid).is_none();
-        let is_free = unavailable.contains(node.name()) && (is_certain || is_first);
+        let is_free = !node.is_available() && (is_certain || is_first);
         is_first = false;
         is_free || joined.len() <= budget
     });

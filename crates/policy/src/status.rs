@@ -276,9 +276,9 @@ impl PolicyStatus {
         let has_layout =
             self.content(&self.revision).is_some_and(|content| content.layout.is_some());
         let mut changes = self.changes.iter();
-        self.is_updating(node)
-            && !has_layout
+        !has_layout
             && changes.any(|change| change.node == node && change.is_reservation())
+            && self.is_updating(node)
     }
 
     /// Returns whether the reservation of a GPU of the node ends. A pause must not withhold the GPU.

@@ -110,6 +110,23 @@ impl Policy {
             && changes.any(|change| change.node == node && change.is_in_progress())
     }
 
+    /// Returns whether the budget permits a change of this node of the wave. A node that was unavailable when it joined the wave did
+    /// not count. If it is available before its change, it counts beside all other nodes that the status names.
+    ///
+    /// The result depends on the status and on this node only, because the view of other nodes can be outdated.
+    pub(crate) fn has_budget_for(&self, node: &PolicyNode<'_>, budget: usize) -> bool {
+        let status = &self.status;
+        if status.updating.len().saturating_add(status.failures.len()) <= budget
+            || !node.is_available()
+            || status.is_reserving(node.name())
+        {
+            return true;
+        }
+        let failed = status.failures.iter().map(|failure| &failure.node);
+        let named: BTreeSet<&String> = status.changing().chain(failed).collect();
+        named.into_iter().filter(|name| *name != node.name()).count() < budget
+    }
+
     fn owner(&self) -> Owner<'_> {
         Owner {
             policy: &self.name,
@@ -231,7 +248,11 @@ impl World<'_> {
         let may_change = is_in_wave
             && policy.selects(node.node)
             && self.relation(policy, node) == Relation::Managed;
-        may_change.then(|| policy.patch(node, self.now)).flatten()
+        let patch = may_change.then(|| policy.patch(node, self.now)).flatten()?;
+        let selected = usize::try_from(policy.status.nodes.selected).unwrap_or(usize::MAX);
+        let spec = policy.spec.as_ref().ok()?;
+        let budget = spec.rollout.max_unavailable.of(selected);
+        (!patch.sets_layout() || policy.has_budget_for(node, budget)).then_some(patch)
     }
 }
 

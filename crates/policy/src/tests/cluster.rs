@@ -145,6 +145,21 @@ impl Cluster {
         self.taken_down.remove(name);
     }
 
+    /// The agent of a node without a layout reports that its own layout failed, or no longer reports it.
+    pub(super) fn report(&mut self, name: &str, is_failed: bool) {
+        let Some(machine) = self.machines.get_mut(name) else { return };
+        if !machine.node.labels.contains_key(LAYOUT_LABEL) {
+            machine.node.layout_report = is_failed.then(|| LayoutReport {
+                layout: Some("default".to_owned()),
+                state: Some(Reason::Failed),
+                message: String::new(),
+            });
+        }
+        if self.is_available(name) {
+            self.taken_down.remove(name);
+        }
+    }
+
     pub(super) fn is_available(&self, name: &str) -> bool {
         PolicyNode::new(&self.machines[name].node, None).is_available()
     }

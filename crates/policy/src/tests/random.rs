@@ -21,6 +21,8 @@ enum Act {
     Override(u8, bool),
     Remove(u8),
     Join(u8),
+    /// The agent of a node without a layout reports a failure, or that it has recovered.
+    Report(u8, bool),
     /// The status is lost, as in a restored backup. Every controller starts again with a current view.
     LoseStatus,
     /// A status of an earlier roll-out is restored. Only a record with a later number shows that.
@@ -38,6 +40,7 @@ fn act() -> impl Strategy<Value = Act> {
         1 => (0..12_u8, any::<bool>()).prop_map(|(node, is_set)| Act::Override(node, is_set)),
         1 => (0..12_u8).prop_map(Act::Remove),
         1 => (0..12_u8).prop_map(Act::Join),
+        2 => (0..12_u8, any::<bool>()).prop_map(|(node, is_failed)| Act::Report(node, is_failed)),
         1 => Just(Act::LoseStatus),
         1 => any::<u8>().prop_map(Act::RestoreStatus),
     ]
@@ -93,6 +96,7 @@ fn run(acts: Vec<Act>, reaction: &str, budget: u32, failures: u32) {
                     cluster.join(&name, Fate::Applies(1));
                 }
             }
+            Act::Report(node, is_failed) => cluster.report(&format!("node-{node:02}"), is_failed),
             Act::LoseStatus => {
                 cluster.edit("a", |policy| policy.status = PolicyStatus::default());
                 leader = Controller::new(&cluster);
@@ -131,6 +135,34 @@ fn end(mut cluster: Cluster) {
             (None, 0, &None, &None)
         );
     }
+}
+
+#[test]
+fn p5_nodes_that_become_available_before_their_change_stay_within_the_budget() {
+    let mut cluster = Cluster::new(4);
+    cluster.machines.get_mut("node-00").unwrap().fate = Fate::Fails;
+    cluster.apply("a", spec("serving", json!({"maxUnavailable": 2, "maxFailures": 1})));
+    while cluster.layouts()[1].is_none() {
+        Controller::new(&cluster).work(&mut cluster, 1);
+    }
+    cluster.tick();
+    // One node has failed. The others are unavailable anyway, so both join the next wave.
+    let others = ["node-02", "node-03"];
+    for name in others {
+        cluster.report(name, true);
+    }
+    Controller::new(&cluster).work(&mut cluster, 1);
+    assert_eq!(cluster.policies["a"].status.updating, others);
+    for name in others {
+        cluster.report(name, false);
+    }
+    while Controller::new(&cluster).work(&mut cluster, 1) > 0 {
+        assert!(cluster.taken_down.len() <= 2, "{:?}", cluster.taken_down);
+    }
+    let serving = Some("serving");
+    assert_eq!(cluster.layouts(), [serving, serving, serving, None]);
+    cluster.settle();
+    assert_eq!(cluster.layouts(), [serving; 4]);
 }
 
 /// A lost status must not lead to a wave of all nodes that are unavailable then: some are available again when they are changed.
