@@ -16,11 +16,11 @@ use octavo_model::holder::Holder;
 use octavo_model::id::PciAddress;
 use octavo_model::inventory::Inventory;
 use octavo_model::reason::Reason;
-use octavo_planner::layout::{TargetScope, Targets, current_target};
+use octavo_planner::layout::Targets;
 use octavo_planner::plan::Policy;
 use octavo_planner::reconcile::{
-    ApplyRecord, ChangeHistory, ChangeRequest, Decision, DeviceLayoutStatus, DriftPolicy,
-    InterruptedChange, Limits, NodeLayoutStatus, NodeReconciler, ReconcileInput,
+    ApplyRecord, ChangeHistory, ChangeRequest, ChangeRound, Decision, DeviceLayoutStatus,
+    DriftPolicy, InterruptedChange, Limits, NodeLayoutStatus, NodeReconciler, ReconcileInput,
 };
 use octavo_toolkit::error::chain;
 use tokio::sync::watch;
@@ -59,19 +59,6 @@ pub struct DesiredLayout<'a> {
 /// Devices whose interrupted change is completed although the current layout asks for something else or nothing, with
 /// the layout of that change.
 type InterruptedLayouts = BTreeMap<PciAddress, String>;
-
-/// The input of one round of changes.
-#[derive(Clone, Copy)]
-struct RoundInput<'a> {
-    holders: &'a [Holder],
-    inventory: &'a Arc<Inventory>,
-    targets: &'a Targets,
-    decision: &'a Decision,
-    plan: &'a str,
-    layout: &'a str,
-    /// Devices whose interrupted change is completed, with the layout of that change.
-    interrupted_layouts: &'a InterruptedLayouts,
-}
 
 /// The result of a round.
 #[derive(Debug, Clone, Default)]
@@ -192,12 +179,12 @@ impl Engine {
         }
         self.drop_replaced_devices(inventory);
         self.drop_untouched(inventory);
-        let targets = self.with_unfinished(inventory, wanted.targets);
         let (mut holders, mut unknown_reason) = (Vec::new(), None);
-        if self.has_changes(inventory, &targets) {
+        if self.has_changes(inventory, wanted.targets) {
             (holders, unknown_reason) = usage::all_holders(&self.usage_probe, inventory).await;
         }
-        let decision = self.decide(inventory, &targets, (&holders, unknown_reason.as_deref()));
+        let holders_unknown = unknown_reason.as_deref();
+        let decision = self.decide(inventory, wanted.targets, (&holders, holders_unknown));
         self.log_unchanged(inventory);
         self.drop_reached(inventory, wanted);
         if decision.change.is_empty() {
@@ -208,20 +195,24 @@ impl Engine {
         let plan = plan_id(self.rounds);
         self.plan = Some(plan.clone());
         self.log_drifted(inventory, &decision.drifted);
-        let others = self.interrupted_layouts(inventory, wanted, &decision);
-        let task = RoundInput {
+        let changes = ChangeRound {
             inventory,
-            targets: &targets,
-            holders: &holders,
-            decision: &decision,
-            plan: &plan,
             layout: wanted.layout,
-            interrupted_layouts: &others,
+            targets: wanted.targets,
+            plan: &plan,
+            record: self.record.as_ref(),
+            decision: &decision,
+            holders: &holders,
+            policy: self.settings.policy,
+            limits: self.settings.limits,
         };
+        let others = changes.interrupted_layouts();
+        let requests = changes.requests();
+        let journal = changes.journal(&requests);
         // Keep the devices closed to allocation until the end of the round, after the new state has been read.
         let _closed = self.usage_probe.block_allocation(&decision.change);
         let mut outcomes = match &settled {
-            Ok(_) => self.change(hardware, task).await,
+            Ok(_) => self.change(hardware, &decision, (requests, journal)).await,
             Err(reason) => refused_all(&decision, &format!("nothing was changed: {reason}")),
         };
         // Use the state from before a reset: a device reads differently after it, and the next round continues
@@ -270,75 +261,45 @@ impl Engine {
         &mut self,
         inventory: &Inventory,
         targets: &Targets,
-        (holders, unknown_reason): (&[Holder], Option<&str>),
+        (holders, holders_unknown): (&[Holder], Option<&str>),
     ) -> Decision {
         let now = self.began.elapsed();
-        let unfinished = self.interrupted_devices(inventory);
-        let absent = self.absent_devices(inventory);
         let view = ReconcileInput {
             inventory,
             targets,
             holders,
-            holders_unknown: unknown_reason,
+            holders_unknown,
             policy: &self.settings.policy,
             drift: self.settings.drift,
-            unfinished: &unfinished,
-            absent: &absent,
+            record: self.record.as_ref(),
         };
         let mut decision = self.node.reconcile(now, &view);
         decision.again = decision.again.map(|at| at.saturating_sub(now));
         decision
     }
 
-    /// Returns the changes of the devices that the decision selects. An interrupted change continues toward its own
-    /// target.
-    fn jobs(&self, task: RoundInput<'_>) -> Vec<ChangeRequest> {
-        let targets = task.targets.devices.iter();
-        targets
-            .filter(|target| task.decision.change.contains(&target.pci))
-            .map(|target| {
-                let mut target = target.clone();
-                let begun = self.journal_entry(task.inventory, target.pci);
-                if let Some(entry) = begun
-                    && task.decision.finish.contains(&target.pci)
-                {
-                    target.mig = Some(entry.target.clone());
-                    target.scope = TargetScope::Layout;
-                }
-                let device = task.inventory.device(target.pci);
-                let has = || device.and_then(|device| current_target(device.mig.state()?));
-                ChangeRequest {
-                    inventory: Arc::clone(task.inventory),
-                    target,
-                    previous: begun.map_or_else(has, |entry| entry.previous.clone()),
-                    resumed: begun.is_some(),
-                    holders: task.holders.to_vec(),
-                    policy: self.settings.policy,
-                    limits: self.settings.limits,
-                }
-            })
-            .collect()
-    }
-
-    /// Writes the journal, then runs the change. If the journal cannot be written, nothing is changed.
-    async fn change(&mut self, hardware: &DriverHandle, task: RoundInput<'_>) -> Vec<Outcome> {
-        let jobs = self.jobs(task);
-        let record = self.new_record(task, &jobs);
-        if let Err(error) = self.store.write_journal(&record) {
+    /// Writes the journal, then runs the changes. If the journal cannot be written, nothing is changed.
+    async fn change(
+        &mut self,
+        hardware: &DriverHandle,
+        decision: &Decision,
+        (requests, journal): (Vec<ChangeRequest>, ApplyRecord),
+    ) -> Vec<Outcome> {
+        if let Err(error) = self.store.write_journal(&journal) {
             let reason = format!("nothing was changed: {}", chain(&error));
             error!("{reason}");
-            return refused_all(task.decision, &reason);
+            return refused_all(decision, &reason);
         }
-        self.record = Some(record);
-        for pci in &task.decision.change {
+        for pci in &decision.change {
             self.node.change_started(*pci);
         }
-        let (plan, layout, count) = (task.plan, task.layout, task.decision.change.len());
+        let (plan, layout, count) = (&journal.plan, &journal.layout, decision.change.len());
         let reason = Reason::Applying.as_str();
         info!(%plan, %layout, devices = count, reason = %reason, "applying the layout");
+        self.record = Some(journal);
         let usage_probe = Arc::clone(&self.usage_probe);
-        let running = executor::run(hardware, jobs, usage_probe, self.progress.clone());
-        running.await.unwrap_or_else(|error| refused_all(task.decision, &error.to_string()))
+        let running = executor::run(hardware, requests, usage_probe, self.progress.clone());
+        running.await.unwrap_or_else(|error| refused_all(decision, &error.to_string()))
     }
 }
 

@@ -121,28 +121,21 @@ fn add_interrupted(
     let Some(record) = &found.record else {
         return BTreeMap::new();
     };
-    let is_requested = |pci: PciAddress| {
-        let mut devices = case.targets.devices.iter();
-        devices.any(|target| target.pci == pci && target.mig.is_some())
-    };
-    let unfinished = record.interrupted(inventory);
-    let mut others: BTreeSet<PciAddress> = unfinished.clone();
-    others.retain(|pci| !is_requested(*pci));
-    let targets = record.with_interrupted(inventory, &case.targets);
+    let mut others = record.interrupted(inventory);
+    others.retain(|pci| !case.targets.has_mig(*pci));
     let decision = NodeReconciler::default().reconcile(
         Duration::ZERO,
         &reconcile::ReconcileInput {
             inventory,
-            targets: &targets,
+            targets: &case.targets,
             holders,
+            holders_unknown: None,
             policy,
             drift: DriftPolicy::Repair,
-            unfinished: &unfinished,
-            absent: &record.absent(inventory),
-            holders_unknown: None,
+            record: Some(record),
         },
     );
-    case.targets = targets;
+    case.targets = record.with_interrupted(inventory, &case.targets);
     others.extend(decision.finish);
     let layout = |pci: PciAddress| Some((pci, record.entry(inventory, pci)?.layout.clone()));
     others.into_iter().filter_map(layout).collect()

@@ -68,7 +68,6 @@ impl World {
                 if self.api.policy.version != version {
                     return Reply::Conflict;
                 }
-                self.note_wave(&status.updating);
                 self.api.policy.status = *status;
                 self.commit_policy()
             }
@@ -166,25 +165,11 @@ impl World {
         }
         let is_taken_down = was_available && !is_available(&self.api.nodes[node]);
         self.commit_node(node, &before);
-        // Known fault: a node that was unavailable when the status named it does not count, even if it is available now.
-        if is_taken_down && !self.unavailable_in_wave.contains(&node) {
+        if is_taken_down {
             self.taken_down.insert(node);
             self.check_budget();
         }
         Reply::Node(node, Box::new(self.api.nodes[node].clone()))
-    }
-
-    /// Records the nodes of a wave that are unavailable when the status names them.
-    fn note_wave(&mut self, wave: &[String]) {
-        for node in 0..self.machines.len() {
-            let name = &self.machines[node].name;
-            let is_new = wave.contains(name) && !self.api.policy.status.updating.contains(name);
-            if is_new && !is_available(&self.api.nodes[node]) {
-                self.unavailable_in_wave.insert(node);
-            } else if is_new || !wave.contains(name) {
-                self.unavailable_in_wave.remove(&node);
-            }
-        }
     }
 
     /// A user chooses a layout with the label of a Node.

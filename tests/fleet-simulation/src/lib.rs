@@ -35,10 +35,6 @@
 //! | I12 | every message between the simulated programs is valid. Invalid input is not simulated | `stream` |
 //! | policies | at most one controller writes; the roll-out makes no more nodes unavailable than allowed | `checks` |
 //!
-//! Known faults, which the checks permit: another GPU is changed to an infeasible layout while an interrupted change of the
-//! infeasible GPU is finished (I4), and the budget of a roll-out is exceeded by a node that was unavailable when the status
-//! named it and is available when it is changed (policies).
-//!
 //! Not checked: I8, because the simulation has no threads (`tests/it/apply/driver.rs`), and invalid input for I12 (`make fuzz`).
 //! Not simulated: modes and resets of MIG, time-slicing, resource claims, demand, operands, deleted Nodes and torn writes of
 //! the journal (`make crash-sweep`).

@@ -1,15 +1,10 @@
-//! Inputs of a round: targets, journal entries and requested changes, as `octavo_engine` and the agent determine them.
+//! Inputs of a round: targets and journal entries, as `octavo_engine` and the agent determine them.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use octavo_model::holder::Holder;
 use octavo_model::id::PciAddress;
-use octavo_planner::layout::{TargetScope, Targets, current_target};
-use octavo_planner::plan::Policy;
-use octavo_planner::reconcile::{
-    ApplyRecord, ApplyRecordEntry, ApplyState, ChangeOutcome, ChangeRequest, Decision, Limits,
-};
+use octavo_planner::layout::Targets;
 
 use crate::state::agent::Agent;
 
@@ -64,75 +59,9 @@ pub(crate) fn drop_untouched(agent: &mut Agent) {
 
 /// Drops the journal entries of devices that have reached their target.
 pub(crate) fn drop_reached(agent: &mut Agent) {
-    let applied = ApplyState::Ended(ChangeOutcome::Applied);
-    let reached = agent.reconciler.states().filter(|(_, state)| **state == applied);
-    let reached: BTreeSet<PciAddress> = reached.map(|(pci, _)| pci).collect();
+    let reached = agent.reconciler.applied();
     if let Some(record) = &mut agent.record {
         record.devices.retain(|entry| !reached.contains(&entry.pci));
     }
     agent.record.take_if(|record| record.devices.is_empty());
-}
-
-/// The changes of the devices that the decision selects. An interrupted change continues toward its own target.
-pub(crate) fn jobs(
-    agent: &Agent,
-    decision: &Decision,
-    targets: &Targets,
-    holders: &[Holder],
-) -> Vec<ChangeRequest> {
-    let selected = targets.devices.iter().filter(|target| decision.change.contains(&target.pci));
-    let inventory = &agent.inventory;
-    selected
-        .map(|target| {
-            let mut target = target.clone();
-            let record = agent.record.as_ref();
-            let begun = record.and_then(|record| record.entry(inventory, target.pci));
-            if let Some(entry) = begun.filter(|_| decision.finish.contains(&target.pci)) {
-                target.mig = Some(entry.target.clone());
-                target.scope = TargetScope::Layout;
-            }
-            let device = inventory.device(target.pci);
-            let has = || device.and_then(|device| current_target(device.mig.state()?));
-            ChangeRequest {
-                inventory: Arc::clone(inventory),
-                target,
-                previous: begun.map_or_else(has, |entry| entry.previous.clone()),
-                resumed: begun.is_some(),
-                holders: holders.to_vec(),
-                policy: Policy::default(),
-                limits: Limits::default(),
-            }
-        })
-        .collect()
-}
-
-/// The journal with these changes.
-pub(crate) fn new_record(
-    agent: &Agent,
-    jobs: &[ChangeRequest],
-    (decision, plan): (&Decision, &str),
-    (layout, wanted): (&str, &Targets),
-) -> ApplyRecord {
-    let inventory = &agent.inventory;
-    let earlier = agent.record.iter().flat_map(|record| &record.devices);
-    let entries = jobs.iter().filter_map(|job| {
-        let pci = job.target.pci;
-        let record = agent.record.as_ref();
-        let begun = record.and_then(|record| record.entry(inventory, pci));
-        let is_wanted = wanted.devices.iter().any(|target| target.pci == pci);
-        let is_finished = decision.finish.contains(&pci) || !is_wanted;
-        Some(ApplyRecordEntry {
-            pci,
-            uuid: inventory.device(pci).and_then(|device| device.uuid.clone()),
-            plan: plan.to_owned(),
-            layout: begun.filter(|_| is_finished).map_or(layout, |entry| &entry.layout).to_owned(),
-            previous: job.previous.clone(),
-            target: job.target.mig.clone()?,
-        })
-    });
-    let is_new = |entry: &&ApplyRecordEntry| jobs.iter().all(|job| job.target.pci != entry.pci);
-    let mut devices: Vec<ApplyRecordEntry> =
-        entries.chain(earlier.filter(is_new).cloned()).collect();
-    devices.sort_by_key(|entry| entry.pci);
-    ApplyRecord { plan: plan.to_owned(), layout: layout.to_owned(), devices }
 }

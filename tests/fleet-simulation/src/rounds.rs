@@ -12,10 +12,11 @@ use octavo_model::inventory::{Device, Inventory};
 use octavo_planner::layout::{MigTarget, Targets};
 use octavo_planner::plan::Policy;
 use octavo_planner::reconcile::{
-    ActionResult, Decision, DriftPolicy, NextAction, ObservedUsers, ReconcileInput, Transaction,
+    ActionResult, ChangeRound, Decision, DriftPolicy, Limits, NextAction, ObservedUsers,
+    ReconcileInput, Transaction,
 };
 
-use crate::round_inputs::{drop_reached, drop_untouched, jobs, new_record, targets};
+use crate::round_inputs::{drop_reached, drop_untouched, targets};
 use crate::state::agent::{Round, RunningChange};
 use crate::state::gpu::{destroys, processes};
 use crate::state::layouts::{GPUS, IMPOSSIBLE, LAYOUTS, gpu_address, gpu_number, layout};
@@ -39,20 +40,14 @@ impl World {
         let before = agent.record.clone();
         drop_untouched(agent);
         let inventory = Arc::clone(&agent.inventory);
-        let record = agent.record.as_ref();
-        let targets = record
-            .map_or_else(|| wanted.clone(), |record| record.with_interrupted(&inventory, &wanted));
-        let interrupted = record.map(|record| record.interrupted(&inventory)).unwrap_or_default();
-        let absent = record.map(|record| record.absent(&inventory)).unwrap_or_default();
         let input = ReconcileInput {
             inventory: &inventory,
-            targets: &targets,
+            targets: &wanted,
             holders: &holders,
             holders_unknown: is_kubelet_down.then_some(KUBELET_DOWN),
             policy: &Policy::default(),
             drift: DriftPolicy::Repair,
-            unfinished: &interrupted,
-            absent: &absent,
+            record: agent.record.as_ref(),
         };
         let decision = agent.reconciler.reconcile(local, &input);
         drop_reached(agent);
@@ -68,7 +63,7 @@ impl World {
             self.note(|| format!("node {node}: holders are unknown"));
         }
         let name = layout.unwrap_or_else(|| "(none)".to_owned());
-        self.begin_changes(node, &decision, (&name, &wanted), (&targets, &holders));
+        self.begin_changes(node, &decision, (&name, &wanted), &holders);
         None
     }
 
@@ -76,24 +71,35 @@ impl World {
         &mut self,
         node: usize,
         decision: &Decision,
-        (name, wanted): (&str, &Targets),
-        (targets, holders): (&Targets, &[Holder]),
+        (layout, targets): (&str, &Targets),
+        holders: &[Holder],
     ) {
         let now = self.now;
         let run = self.machines[node].run;
         let Some(agent) = self.agent(node, run) else { return };
         agent.rounds += 1;
-        let jobs = jobs(agent, decision, targets, holders);
-        let plan = format!("{}-{}", now.as_millis(), agent.rounds);
-        let record = new_record(agent, &jobs, (decision, &plan), (name, wanted));
-        agent.record = Some(record);
-        let mut round = Round { layout: name.to_owned(), running: [].into(), outcomes: Vec::new() };
+        let changes = ChangeRound {
+            inventory: &agent.inventory,
+            layout,
+            targets,
+            plan: &format!("{}-{}", now.as_millis(), agent.rounds),
+            record: agent.record.as_ref(),
+            decision,
+            holders,
+            policy: Policy::default(),
+            limits: Limits::default(),
+        };
+        let requests = changes.requests();
+        let journal = changes.journal(&requests);
+        agent.record = Some(journal);
+        let mut round =
+            Round { layout: layout.to_owned(), running: [].into(), outcomes: Vec::new() };
         let mut resumed = 0;
-        for job in jobs {
-            let (pci, is_resumed) = (job.target.pci, job.resumed);
+        for request in requests {
+            let (pci, is_resumed) = (request.target.pci, request.resumed);
             agent.reconciler.change_started(pci);
             resumed += u64::from(is_resumed);
-            let Some(transaction) = Transaction::new(job) else { continue };
+            let Some(transaction) = Transaction::new(request) else { continue };
             round.running.insert(pci, RunningChange::new(transaction, now, is_resumed));
         }
         agent.round = Some(round);
@@ -259,9 +265,6 @@ impl World {
         let used = used.map(|tenant| format!("{:?}", tenant.user));
         let journal = machine.journal.as_ref().map(|text| journal::parse(text.as_bytes()));
         let record = journal.and_then(Result::ok);
-        // Known fault: the infeasible GPU does not count while its interrupted change is finished.
-        let mut entries = record.iter().flat_map(|record| &record.devices);
-        let is_finishing = entries.any(|one| one.pci != pci && one.layout != IMPOSSIBLE);
         let entry = record.and_then(|record| record.devices.into_iter().find(|one| one.pci == pci));
         let state = machine.gpus[gpu].state();
         let before = shapes(state);
@@ -277,7 +280,7 @@ impl World {
         self.check(is_covered, || {
             format!("I2: node {node}: GPU {gpu}: {call:?} for layout {}", entry.layout)
         });
-        self.check(entry.layout != IMPOSSIBLE || is_resumed || is_finishing, || {
+        self.check(entry.layout != IMPOSSIBLE || is_resumed, || {
             format!("I4: node {node}: GPU {gpu}: {call:?} for an infeasible layout")
         });
         let changes = &mut self.machines[node].open_changes;

@@ -6,35 +6,21 @@ use octavo_model::id::PciAddress;
 use octavo_model::inventory::Inventory;
 use octavo_planner::layout::Targets;
 use octavo_planner::plan::{self, PlanInput, plan};
-use octavo_planner::reconcile::{
-    ApplyRecord, ApplyRecordEntry, ApplyState, ChangeOutcome, ChangeRequest, Decision,
-};
+use octavo_planner::reconcile::ApplyRecordEntry;
 use octavo_toolkit::error::chain;
 use tracing::{error, info, warn};
 
-use super::{DesiredLayout, Engine, InterruptedLayouts, RoundInput};
+use super::{DesiredLayout, Engine};
 use crate::store::StoreError;
 
 impl DesiredLayout<'_> {
     /// Returns whether the layout has a partition target for the device at `pci`.
     pub(super) fn targets_partitions(self, pci: PciAddress) -> bool {
-        let mut devices = self.targets.devices.iter();
-        devices.any(|target| target.pci == pci && target.mig.is_some()) || self.is_unverified(pci)
-    }
-
-    /// Returns whether a rule selects the device at `pci` but its state cannot be read.
-    pub(super) fn is_unverified(self, pci: PciAddress) -> bool {
-        let mut unverified = self.targets.unverified.iter();
-        unverified.any(|one| one.pci == pci)
+        self.targets.has_mig(pci) || self.targets.is_unverified(pci)
     }
 }
 
 impl Engine {
-    /// Returns the devices in the journal that are present.
-    pub(super) fn interrupted_devices(&self, inventory: &Inventory) -> BTreeSet<PciAddress> {
-        self.record.as_ref().map(|record| record.interrupted(inventory)).unwrap_or_default()
-    }
-
     /// Returns the devices in the journal that are currently absent.
     pub(super) fn absent_devices(&self, inventory: &Inventory) -> BTreeSet<PciAddress> {
         self.record.as_ref().map(|record| record.absent(inventory)).unwrap_or_default()
@@ -80,40 +66,10 @@ impl Engine {
         }
     }
 
-    /// Adds the targets of interrupted changes, which are completed whatever the current layout asks for. The change of
-    /// an absent device waits until the device returns.
-    pub(super) fn with_unfinished(&self, inventory: &Inventory, targets: &Targets) -> Targets {
-        let record = self.record.as_ref();
-        record.map_or_else(|| targets.clone(), |record| record.with_interrupted(inventory, targets))
-    }
-
-    /// Returns the devices whose interrupted change is completed because the current layout does not select them or
-    /// cannot be applied to them now.
-    pub(super) fn interrupted_layouts(
-        &self,
-        inventory: &Inventory,
-        wanted: DesiredLayout<'_>,
-        decision: &Decision,
-    ) -> InterruptedLayouts {
-        // A device that the layout selects but whose state cannot be read is reported with the devices of the layout.
-        let is_finished =
-            |pci: PciAddress| decision.finish.contains(&pci) && !wanted.is_unverified(pci);
-        let is_other = |pci: &&PciAddress| is_finished(**pci) || !wanted.targets_partitions(**pci);
-        let devices = decision.change.iter().filter(is_other);
-        let layout =
-            |pci: &PciAddress| Some((*pci, self.journal_entry(inventory, *pci)?.layout.clone()));
-        devices.filter_map(layout).collect()
-    }
-
     /// Drops journal entries of devices that have reached their target. Records them in the history, even if the
     /// process that changed them was killed before it could.
     pub(super) fn drop_reached(&mut self, inventory: &Inventory, wanted: DesiredLayout<'_>) {
-        let reached: BTreeSet<PciAddress> = self
-            .node
-            .states()
-            .filter(|(_, state)| **state == ApplyState::Ended(ChangeOutcome::Applied))
-            .map(|(pci, _)| pci)
-            .collect();
+        let reached = self.node.applied();
         let Some(record) = &mut self.record else {
             return;
         };
@@ -130,9 +86,12 @@ impl Engine {
         self.write_journal();
     }
 
-    /// Returns whether any device differs from its target. On a node that is in its desired layout, the holders are not
-    /// queried.
+    /// Returns whether any device differs from its target, or its change was interrupted. On a node that is in its desired layout,
+    /// the holders are not queried.
     pub(super) fn has_changes(&self, inventory: &Inventory, targets: &Targets) -> bool {
+        let record = self.record.as_ref();
+        let with_interrupted = record.map(|record| record.with_interrupted(inventory, targets));
+        let targets = with_interrupted.as_ref().unwrap_or(targets);
         let plan = plan(&PlanInput {
             inventory,
             targets,
@@ -142,10 +101,7 @@ impl Engine {
         });
         // A device whose state cannot be read is not changed, regardless of its holders.
         let has_target = |pci| targets.devices.iter().any(|target| target.pci == pci);
-        let unverified = |pci| {
-            let mut unverified = targets.unverified.iter();
-            unverified.any(|one| one.pci == pci) && !has_target(pci)
-        };
+        let unverified = |pci| targets.is_unverified(pci) && !has_target(pci);
         let mut devices = plan.devices.iter();
         devices.any(|device| {
             device.verdict.outcome() != plan::PlanOutcome::Unchanged && !unverified(device.pci)
@@ -159,38 +115,6 @@ impl Engine {
         pci: PciAddress,
     ) -> Option<&ApplyRecordEntry> {
         self.record.as_ref()?.entry(inventory, pci)
-    }
-
-    pub(super) fn new_record(&self, task: RoundInput<'_>, jobs: &[ChangeRequest]) -> ApplyRecord {
-        let mut devices: Vec<ApplyRecordEntry> = jobs
-            .iter()
-            .filter_map(|job| {
-                let pci = job.target.pci;
-                let device = task.inventory.device(pci);
-                // A lost GPU does not report its UUID.
-                let begun = self.journal_entry(task.inventory, pci);
-                let known = || begun?.uuid.clone();
-                let finished = begun.filter(|_| task.decision.finish.contains(&pci));
-                Some(ApplyRecordEntry {
-                    pci,
-                    uuid: device.and_then(|device| device.uuid.clone()).or_else(known),
-                    plan: task.plan.to_owned(),
-                    layout: task
-                        .interrupted_layouts
-                        .get(&pci)
-                        .or_else(|| finished.map(|entry| &entry.layout))
-                        .map_or(task.layout, String::as_str)
-                        .to_owned(),
-                    previous: job.previous.clone(),
-                    target: job.target.mig.clone()?,
-                })
-            })
-            .collect();
-        let earlier = self.record.iter().flat_map(|record| &record.devices);
-        let new = |entry: &&ApplyRecordEntry| jobs.iter().all(|job| job.target.pci != entry.pci);
-        devices.extend(earlier.filter(new).cloned());
-        devices.sort_by_key(|entry| entry.pci);
-        ApplyRecord { plan: task.plan.to_owned(), layout: task.layout.to_owned(), devices }
     }
 
     /// Discards interrupted changes of absent devices and unreadable journals, which nothing else can complete.

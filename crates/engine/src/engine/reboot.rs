@@ -23,8 +23,7 @@ impl Engine {
         inventory: &Inventory,
         wanted: DesiredLayout<'_>,
     ) -> Result<Option<Arc<Inventory>>, String> {
-        let targets = self.with_unfinished(inventory, wanted.targets);
-        if !self.has_changes(inventory, &targets) {
+        if !self.has_changes(inventory, wanted.targets) {
             return Ok(None);
         }
         self.settings.resets.wait_for_running_reset(hardware, self.reset_deadline).await

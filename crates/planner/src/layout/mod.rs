@@ -186,6 +186,18 @@ pub struct Targets {
     pub unverified: Vec<UnverifiedDevice>,
 }
 
+impl Targets {
+    /// Returns whether a rule selects the device at `pci` but its state cannot be read.
+    pub fn is_unverified(&self, pci: PciAddress) -> bool {
+        self.unverified.iter().any(|device| device.pci == pci)
+    }
+
+    /// Returns whether the MIG mode or the partitions of the device at `pci` are determined.
+    pub fn has_mig(&self, pci: PciAddress) -> bool {
+        self.devices.iter().any(|target| target.pci == pci && target.mig.is_some())
+    }
+}
+
 /// A device that a rule selects but whose state cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnverifiedDevice {

@@ -4,6 +4,7 @@ mod expected;
 mod node;
 mod record;
 mod request;
+mod round;
 mod state;
 mod status;
 mod transaction;
@@ -13,6 +14,7 @@ pub use self::record::{ApplyRecord, ApplyRecordEntry};
 pub use self::request::{
     ActionResult, ChangeProgress, ChangeRequest, Limits, NextAction, ObservedUsers,
 };
+pub use self::round::ChangeRound;
 pub use self::state::{ApplyState, ChangeOutcome, MAX_RETRY_DELAY, OperationCounts, retry_delay};
 pub use self::status::{
     ChangeHistory, DeviceLayoutStatus, InterruptedChange, MAX_LAYOUT_DEVICES, NodeLayoutStatus,

@@ -11,6 +11,7 @@ use octavo_model::holder::Holder;
 use octavo_model::id::PciAddress;
 use octavo_model::inventory::{Condition, Inventory, MigMode};
 
+use super::record::{ApplyRecord, with_interrupted};
 use super::state::{ApplyState, ChangeOutcome, retry_delay};
 use crate::layout::{MigTarget, TargetScope, Targets, current_target};
 use crate::plan::{Cause, DevicePlanResult, NodePlan, PlanInput, PlanOutcome, Policy, Step, plan};
@@ -40,10 +41,8 @@ pub struct ReconcileInput<'a> {
     pub policy: &'a Policy,
     /// Policy for changes made by other processes.
     pub drift: DriftPolicy,
-    /// Devices whose change was interrupted, or could be neither completed nor rolled back.
-    pub unfinished: &'a BTreeSet<PciAddress>,
-    /// The same for devices that are absent now.
-    pub absent: &'a BTreeSet<PciAddress>,
+    /// The journal: changes that were interrupted, or could be neither completed nor rolled back.
+    pub record: Option<&'a ApplyRecord>,
 }
 
 /// The decision of one reconciliation.
@@ -128,24 +127,31 @@ impl NodeReconciler {
 
     /// Compares the inventory with the desired state.
     pub fn reconcile(&mut self, now: Duration, view: &ReconcileInput<'_>) -> Decision {
+        let targets = with_interrupted(view.record, view.inventory, view.targets);
         let planned = plan(&PlanInput {
             inventory: view.inventory,
-            targets: view.targets,
+            targets: &targets,
             holders: view.holders,
             policy: view.policy,
             refused: &BTreeSet::new(),
         });
-        self.select_planned(&planned, view.absent);
-        // Interrupted changes are completed. They do not prevent changes of the other devices.
-        let begun = |pci: PciAddress| view.unfinished.contains(&pci);
-        // Nor do claims: each is a request of its own, while a layout is one request.
+        let unfinished = view.record.map(|record| record.interrupted(view.inventory));
+        let begun = |pci: PciAddress| unfinished.iter().flatten().any(|one| *one == pci);
+        let absent = view.record.map(|record| record.absent(view.inventory)).unwrap_or_default();
+        self.select_planned(&planned, &absent);
         let is_claimed = |pci: PciAddress| {
             let mut targets = view.targets.devices.iter();
             targets.any(|target| target.pci == pci && target.scope == TargetScope::Claims)
         };
-        let of_layout = planned.devices.iter().filter(|device| !is_claimed(device.pci));
-        let mut new = of_layout.filter(|device| !begun(device.pci));
-        let impossible = new.any(|device| device.verdict.outcome() == PlanOutcome::Infeasible);
+        // A layout is one request for all its devices. An interrupted change for another layout and a claim are requests of
+        // their own, which do not prevent changes of other devices.
+        let is_of_layout = |pci: PciAddress| {
+            let target = targets.devices.iter().find(|target| target.pci == pci);
+            !is_claimed(pci) && target.is_none_or(|target| view.targets.devices.contains(target))
+        };
+        let mut of_layout = planned.devices.iter().filter(|device| is_of_layout(device.pci));
+        let impossible =
+            of_layout.any(|device| device.verdict.outcome() == PlanOutcome::Infeasible);
         let mut decision = Decision::default();
         let NodePlan { devices } = planned;
         for device in devices {
@@ -178,7 +184,7 @@ impl NodeReconciler {
                     decision.finish.push(device.pci);
                 }
                 // The device is not in its previous state, which "blocked" would imply.
-                DevicePlanResult::Blocked(_) if view.absent.contains(&device.pci) => {
+                DevicePlanResult::Blocked(_) if absent.contains(&device.pci) => {
                     record.mark_lost();
                 }
                 DevicePlanResult::Blocked(blocked) => {
@@ -246,6 +252,13 @@ impl NodeReconciler {
     pub fn states(&self) -> impl Iterator<Item = (PciAddress, &ApplyState)> {
         let all = self.devices.iter();
         all.map(|(pci, record)| (*pci, &record.state))
+    }
+
+    /// Devices that have reached their target.
+    pub fn applied(&self) -> BTreeSet<PciAddress> {
+        let applied = ApplyState::Ended(ChangeOutcome::Applied);
+        let devices = self.states().filter(|(_, state)| **state == applied);
+        devices.map(|(pci, _)| pci).collect()
     }
 
     /// The state that most needs attention.

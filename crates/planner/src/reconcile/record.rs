@@ -43,6 +43,15 @@ pub struct ApplyRecordEntry {
     pub target: MigTarget,
 }
 
+/// Returns `targets` plus the interrupted changes of the record, if there is one.
+pub(super) fn with_interrupted(
+    record: Option<&ApplyRecord>,
+    inventory: &Inventory,
+    targets: &Targets,
+) -> Targets {
+    record.map_or_else(|| targets.clone(), |record| record.with_interrupted(inventory, targets))
+}
+
 impl ApplyRecord {
     /// The entry of the device at `pci`, if it is still the same device.
     pub fn entry(&self, inventory: &Inventory, pci: PciAddress) -> Option<&ApplyRecordEntry> {

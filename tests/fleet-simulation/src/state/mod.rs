@@ -46,8 +46,6 @@ pub(crate) struct World {
     pub(crate) budget: u32,
     /// Nodes that the policy has made unavailable.
     pub(crate) taken_down: BTreeSet<usize>,
-    /// Nodes of the current wave that were unavailable when the status named them.
-    pub(crate) unavailable_in_wave: BTreeSet<usize>,
     pub(crate) last_request: u64,
     pub(crate) phase: Phase,
     /// API writes at the end of the convergence.
@@ -131,7 +129,6 @@ impl World {
             sent: (0..nodes).map(|_| SentStatuses::default()).collect(),
             budget: beginning.budget,
             taken_down: BTreeSet::new(),
-            unavailable_in_wave: BTreeSet::new(),
             last_request: 0,
             phase: Phase::Faults,
             writes_when_converged: 0,

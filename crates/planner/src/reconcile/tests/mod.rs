@@ -6,7 +6,24 @@ mod random;
 mod record;
 mod tables;
 
+use octavo_model::id::PciAddress;
+
 use crate::layout::{InstanceTarget, MigTarget};
+use crate::reconcile::{ApplyRecord, ApplyRecordEntry};
+
+/// A journal with an interrupted change of this device toward this target.
+fn interrupted(pci: PciAddress, target: MigTarget) -> ApplyRecord {
+    let (plan, layout) = ("p".to_owned(), "l".to_owned());
+    let entry = ApplyRecordEntry {
+        pci,
+        uuid: None,
+        plan: plan.clone(),
+        layout: layout.clone(),
+        previous: None,
+        target,
+    };
+    ApplyRecord { plan, layout, devices: vec![entry] }
+}
 
 /// Unsplit instances by profile id; the A100's table provides their compute slices.
 fn wants(ids: &[u32]) -> MigTarget {

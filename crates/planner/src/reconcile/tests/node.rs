@@ -12,14 +12,14 @@ use octavo_model::reason::Reason;
 use octavo_model::source_position::SourcePosition;
 
 use super::hardware::Hardware;
-use super::wants;
+use super::{interrupted, wants};
 use crate::layout::tests_support::{A100_40, failing, node, t4};
 use crate::layout::{DeviceTarget, MigTarget, TargetScope, Targets, UnverifiedDevice};
 use crate::plan::Policy;
 use crate::plan::messages::PlanFormatter;
 use crate::reconcile::node::HOLDER_QUERY_INTERVAL;
 use crate::reconcile::{
-    ApplyState, ChangeOutcome, Decision, DriftPolicy, NodeReconciler, ReconcileInput,
+    ApplyRecord, ApplyState, ChangeOutcome, Decision, DriftPolicy, NodeReconciler, ReconcileInput,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -28,7 +28,7 @@ struct Case {
     inventory: Inventory,
     targets: Targets,
     drift: DriftPolicy,
-    unfinished: BTreeSet<PciAddress>,
+    record: Option<ApplyRecord>,
     unreported: Option<&'static str>,
     node: NodeReconciler,
 }
@@ -53,7 +53,7 @@ impl Case {
                 ..Targets::default()
             },
             drift: DriftPolicy::Repair,
-            unfinished: BTreeSet::new(),
+            record: None,
             unreported: None,
             node: NodeReconciler::default(),
         }
@@ -70,8 +70,7 @@ impl Case {
                 holders_unknown: self.unreported,
                 policy: &policy,
                 drift: self.drift,
-                unfinished: &self.unfinished,
-                absent: &BTreeSet::new(),
+                record: self.record.as_ref(),
             },
         )
     }
@@ -130,6 +129,22 @@ fn i4_infeasible_device_prevents_all_changes_while_its_partitions_are_not_report
     // A feasible target is not known to be reached, and the other GPU is changed.
     case.targets.devices[1].mig = Some(wants(&[9]));
     assert_eq!(case.reconcile(SECOND).change, [at(0)]);
+}
+
+/// Found by `tests/fleet-simulation`.
+#[test]
+fn i4_infeasible_device_prevents_all_changes_while_its_interrupted_change_is_completed() {
+    let half_changed = A100_40.with(1, &[(14, 0, &[2]), (19, 2, &[])]);
+    let devices = vec![A100_40.gpu(0), half_changed];
+    let mut case = Case::new(devices, vec![wants(&[9]), wants(&[5, 9, 19])]);
+    case.record = Some(interrupted(at(1), wants(&[14, 19])));
+    let decision = case.reconcile(SECOND);
+    assert_eq!((decision.change, decision.finish), (vec![at(1)], vec![at(1)]));
+    assert_eq!(case.state().reason(), Reason::Pending);
+    // Nothing prevents a layout that does not select the device, although the interrupted change is infeasible.
+    case.targets.devices.pop();
+    case.record = Some(interrupted(at(1), wants(&[5, 9, 19])));
+    assert_eq!(case.reconcile(SECOND).change, [at(0), at(1)]);
 }
 
 #[test]
@@ -313,15 +328,14 @@ fn device_lost_during_change_is_failed_with_cause() {
     case.ended(SECOND, at(0), failed.clone());
     case.inventory.devices.clear();
     let policy = Policy::default();
-    let (nothing, absent) = (BTreeSet::new(), BTreeSet::from([at(0)]));
+    let record = interrupted(at(0), wants(&[9]));
     let view = ReconcileInput {
         inventory: &case.inventory,
         targets: &case.targets,
         holders: &[],
         policy: &policy,
         drift: DriftPolicy::Repair,
-        unfinished: &nothing,
-        absent: &absent,
+        record: Some(&record),
         holders_unknown: None,
     };
     case.node.reconcile(SECOND * 9, &view);
@@ -338,27 +352,25 @@ fn i3_blocked_interrupted_change_is_rolled_back() {
     let job = hardware.job(wants(&[5, 14]));
     let targets = Targets { devices: vec![job.target.clone()], ..Targets::default() };
     let policy = Policy::default();
-    let (nothing, begun) = (BTreeSet::new(), BTreeSet::from([job.target.pci]));
-    let nothing_absent = BTreeSet::new();
-    let view = |unfinished| ReconcileInput {
+    let record = interrupted(job.target.pci, wants(&[5, 14]));
+    let view = |record| ReconcileInput {
         inventory: &job.inventory,
         targets: &targets,
         holders: &[],
         holders_unknown: None,
         policy: &policy,
         drift: DriftPolicy::Repair,
-        unfinished,
-        absent: &nothing_absent,
+        record,
     };
     let mut node = NodeReconciler::default();
-    let decision = node.reconcile(Duration::ZERO, &view(&nothing));
+    let decision = node.reconcile(Duration::ZERO, &view(None));
     assert!(decision.change.is_empty(), "a change begins although nothing is interrupted");
     let blocked = node.worst().cloned();
     assert!(
         matches!(blocked, Some(ApplyState::Ended(ChangeOutcome::Blocked { .. }))),
         "{blocked:?}"
     );
-    let decision = node.reconcile(Duration::ZERO, &view(&begun));
+    let decision = node.reconcile(Duration::ZERO, &view(Some(&record)));
     assert_eq!(decision.change, [job.target.pci]);
     assert_eq!(decision.finish, [job.target.pci], "the interrupted change is not finished");
     // If the rollback failed too, it is retried, but not immediately.
@@ -368,12 +380,12 @@ fn i3_blocked_interrupted_change_is_rolled_back() {
     };
     let after = (&*job.inventory, &[][..]);
     node.ended(Duration::ZERO, after, job.target.pci, failed);
-    let decision = node.reconcile(Duration::ZERO, &view(&begun));
+    let decision = node.reconcile(Duration::ZERO, &view(Some(&record)));
     assert!(decision.change.is_empty());
     let again = decision.again.unwrap();
     assert!(again > Duration::ZERO);
     assert_eq!(node.worst().map(ApplyState::reason), Some(Reason::Failed));
-    let decision = node.reconcile(again, &view(&begun));
+    let decision = node.reconcile(again, &view(Some(&record)));
     assert_eq!(decision.change, [job.target.pci]);
 }
 

@@ -1,6 +1,5 @@
 //! Devices that still have their previous geometry after an interrupted change, and devices that are absent since.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use octavo_model::inventory::{Completeness, Condition, Driver, Inventory, MigMode, NvmlState};
@@ -10,7 +9,7 @@ use crate::layout::tests_support::node;
 use crate::layout::{DeviceTarget, MigTarget, TargetScope, Targets, current_target};
 use crate::plan::Policy;
 use crate::reconcile::tests::hardware::Hardware;
-use crate::reconcile::tests::wants;
+use crate::reconcile::tests::{interrupted, wants};
 use crate::reconcile::{
     ApplyRecord, ApplyRecordEntry, ApplyState, DriftPolicy, NodeReconciler, ReconcileInput,
 };
@@ -109,7 +108,7 @@ fn i3_interrupted_change_is_completed_where_claims_determine_the_partitions() {
 fn i2_device_lost_during_change_is_failed_even_if_unselected() {
     let hardware = Hardware::new(&[]);
     let (inventory, targets, policy) = (node(vec![]), Targets::default(), Policy::default());
-    let (absent, nothing) = (BTreeSet::from([hardware.device.pci]), BTreeSet::new());
+    let record = interrupted(hardware.device.pci, wants(&[0]));
     let view = ReconcileInput {
         inventory: &inventory,
         targets: &targets,
@@ -117,15 +116,14 @@ fn i2_device_lost_during_change_is_failed_even_if_unselected() {
         holders_unknown: None,
         policy: &policy,
         drift: DriftPolicy::Repair,
-        unfinished: &nothing,
-        absent: &absent,
+        record: Some(&record),
     };
     let mut node = NodeReconciler::default();
     for _ in 0..2 {
         node.reconcile(Duration::ZERO, &view);
         assert_eq!(node.worst().map(ApplyState::reason), Some(Reason::Failed));
     }
-    let view = ReconcileInput { absent: &nothing, ..view };
+    let view = ReconcileInput { record: None, ..view };
     node.reconcile(Duration::ZERO, &view);
     assert_eq!(node.worst(), None, "the journal no longer has it");
 }
@@ -135,9 +133,9 @@ fn i3_interrupted_change_resumes_even_if_holders_are_unknown() {
     let hardware = Hardware::new(&[(9, 0, &[3])]);
     let job = hardware.job(wants(&[0]));
     let targets = Targets { devices: vec![job.target.clone()], ..Targets::default() };
-    let (begun, nothing) = (BTreeSet::from([job.target.pci]), BTreeSet::new());
+    let record = interrupted(job.target.pci, wants(&[0]));
     let policy = Policy::default();
-    for (unfinished, change) in [(&begun, vec![job.target.pci]), (&nothing, vec![])] {
+    for (record, change) in [(Some(&record), vec![job.target.pci]), (None, vec![])] {
         let view = ReconcileInput {
             inventory: &job.inventory,
             targets: &targets,
@@ -145,8 +143,7 @@ fn i3_interrupted_change_resumes_even_if_holders_are_unknown() {
             holders_unknown: Some("kubelet was started just now"),
             policy: &policy,
             drift: DriftPolicy::Repair,
-            unfinished,
-            absent: &nothing,
+            record,
         };
         let decision = NodeReconciler::default().reconcile(Duration::ZERO, &view);
         assert_eq!(decision.change, change, "an interrupted change is not finished");
