@@ -122,7 +122,33 @@ async fn geometry_is_read_with_every_instance() {
         let instances: Vec<GpuInstance> =
             real.instances.iter().map(|gi| instance(gpu, gi)).collect();
         assert_eq!(shown.gpu_instances, instances, "{}", gpu.board);
-        check_compute_profiles(&shown.catalog, gpu);
+        // The catalog of the second GPU of a board is that of the first one.
+        let same =
+            world.gpus.iter().filter(|other| other.board == gpu.board && other.index <= gpu.index);
+        check_compute_profiles(&shown.catalog, gpu, same);
+    }
+}
+
+/// The second GPU does not answer queries of placements, so its catalog is complete only if it is that of the first.
+#[tokio::test]
+async fn catalog_is_shared_by_identical_devices_in_the_same_mode() {
+    let fault = "- {call: nvmlDeviceGetGpuInstancePossiblePlacements_v2, gpu: 1, return: TIMEOUT}";
+    let unconfirmed =
+        "- {call: nvmlDeviceGetGpuInstanceProfileInfo, gpu: 1, times: 1, return: TIMEOUT}";
+    for (second, faults, is_shared) in [
+        ("board: A100_40GB", fault.to_owned(), true),
+        ("board: A100_40GB", format!("{fault}\n{unconfirmed}"), false),
+        ("board: A100_40GB, mig: enabled", fault.to_owned(), false),
+        ("board: A100_80GB", fault.to_owned(), false),
+    ] {
+        let machine =
+            Machine::new(&format!("machine: two\ngpus: [{{board: A100_40GB}}, {{{second}}}]\n"));
+        machine.faults(&format!("{faults}\n"));
+        let inventory = machine.observe().await;
+        let world = machine.world();
+        let shown = device(&inventory, &world.gpus[1]);
+        let is_complete = shown.mig.state().unwrap().catalog == catalog(&world.gpus[1]);
+        assert_eq!((is_complete, shown.problems.is_empty()), (is_shared, is_shared), "{second}");
     }
 }
 
@@ -156,8 +182,13 @@ fn instance(gpu: &model::Gpu, gi: &model::GpuInstance) -> GpuInstance {
 }
 
 /// The compute profiles of a profile are known once an instance of it has been queried.
-fn check_compute_profiles(shown: &ProfileCatalog, gpu: &model::Gpu) {
-    let instances = &gpu.mig.as_ref().unwrap().instances;
+fn check_compute_profiles<'a>(
+    shown: &ProfileCatalog,
+    gpu: &model::Gpu,
+    queried: impl Iterator<Item = &'a model::Gpu>,
+) {
+    let instances: Vec<&model::GpuInstance> =
+        queried.flat_map(|gpu| &gpu.mig.as_ref().unwrap().instances).collect();
     for row in gpu.profiles.iter() {
         let seen = instances.iter().any(|gi| gi.profile_id == row.id);
         let real: Vec<ComputeInstanceProfile> = row

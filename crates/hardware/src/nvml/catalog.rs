@@ -20,7 +20,7 @@ use crate::nvml::session::{
 const MAX_PROFILE_INDEX: u32 = 64;
 
 /// The profile catalog of a device, and the problems in reading it.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct MigProfiles {
     pub(super) profiles: Vec<GpuInstanceProfile>,
     /// ID and maximum count of profiles with unknown names, whose instances cannot be reported.
@@ -66,6 +66,25 @@ impl MigProfiles {
             });
         }
         Ok(offer)
+    }
+
+    /// Returns whether every profile was read.
+    pub(super) fn is_complete(&self) -> bool {
+        self.problems.is_empty() && self.completeness() == Completeness::Complete
+    }
+
+    /// Returns whether `gpu` describes the first and the last profile as this catalog does.
+    pub(super) fn is_confirmed_by(&self, gpu: DeviceSession<'_>) -> bool {
+        let is_same = |known: &GpuInstanceProfile| {
+            profile_info(gpu, known.index).is_ok_and(|info| {
+                info.id == known.id
+                    && info.instanceCount == known.max_count
+                    && Mebibytes::new(info.memorySizeMB) == known.memory
+                    && resources(&info) == known.resources
+            })
+        };
+        let ends = self.profiles.first().zip(self.profiles.last());
+        ends.is_some_and(|(first, last)| is_same(first) && is_same(last))
     }
 
     pub(super) fn catalog(&self) -> ProfileCatalog {

@@ -271,7 +271,7 @@ impl GpuControl for NvmlControl<'_> {
 
     fn read(&mut self, calls: &CallRecord) -> Result<Device, CallFailure> {
         let session = Session::new(self.nvml, calls).for_device(self.pci);
-        let device = observe_one(session, self.index, self.slot)
+        let device = observe_one(session, self.index, &[], self.slot)
             .map_err(|error| error.failure(CallTarget::Other))?;
         if device.pci == self.pci { Ok(device) } else { Err(moved_index(self.pci, device.pci)) }
     }

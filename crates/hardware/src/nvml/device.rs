@@ -56,9 +56,13 @@ impl KnownDevice {
     }
 
     /// Fills `device` with the values that the device reports. An error means that further calls are pointless.
-    pub(super) fn read(
+    ///
+    /// Identical devices have the same profiles, so their catalog is read from one of them. Reading a catalog takes most of the calls
+    /// of a first reading, about 0.5 ms each on an H100.
+    fn read(
         &mut self,
         session: Session<'_>,
+        others: &[Option<Self>],
         device: &mut Device,
     ) -> Result<(), DriverError> {
         let gpu = session.for_device(self.pci).with_handle(self.handle);
@@ -77,7 +81,7 @@ impl KnownDevice {
             self.facts = Some(facts).filter(StaticProperties::is_complete);
         }
         if let Some(modes) = mode {
-            device.mig = self.mig(gpu, modes, device)?;
+            device.mig = self.mig(gpu, modes, (others, device))?;
         }
         let problems = &mut device.problems;
         device.processes = processes::read(gpu, problems)?;
@@ -110,17 +114,34 @@ impl KnownDevice {
         Some(format!(" ({call}: {})", problem.error))
     }
 
+    /// Returns the catalog if it is complete and `device`, in this MIG mode, is of the same type.
+    fn profiles_for(&self, device: &Device, mode: MigMode) -> Option<&MigProfiles> {
+        let facts = self.facts.as_ref()?;
+        let is_same = self.ids == device.pci_ids
+            && facts.product_name == device.product_name
+            && facts.memory == device.memory;
+        let (known, profiles) = self.profiles.as_ref()?;
+        (is_same && *known == mode && profiles.is_complete()).then_some(profiles)
+    }
+
     fn mig(
         &mut self,
         gpu: DeviceSession<'_>,
         (current, pending): (MigMode, MigMode),
-        device: &mut Device,
+        (others, device): (&[Option<Self>], &mut Device),
     ) -> Result<Mig, DriverError> {
         let known = self.profiles.take().filter(|(mode, _)| *mode == current);
         let mut offer = match known {
             // An incomplete or empty catalog is read again.
             Some((_, offer)) if offer.problems.is_empty() && !offer.is_empty() => offer,
-            Some(_) | None => MigProfiles::read(gpu, device.memory)?,
+            Some(_) | None => {
+                let mut others = others.iter().flatten();
+                let shared = others.find_map(|other| other.profiles_for(device, current));
+                match shared.filter(|shared| shared.is_confirmed_by(gpu)) {
+                    Some(shared) => shared.clone(),
+                    None => MigProfiles::read(gpu, device.memory)?,
+                }
+            }
         };
         let (gpu_instances, geometry) = match current {
             MigMode::Disabled => (Vec::new(), Completeness::Complete),
@@ -160,10 +181,12 @@ fn mig_mode(
     Ok(answer.map(|both| (mode(both.current), mode(both.pending))))
 }
 
-/// Reads one device. Errors other than those of the whole library mean that the device could not be identified.
+/// Reads one device; `others` are devices that were read before. Errors other than those of the whole library mean that the
+/// device could not be identified.
 pub(super) fn observe_one(
     session: Session<'_>,
     index: u32,
+    others: &[Option<KnownDevice>],
     slot: &mut Option<KnownDevice>,
 ) -> Result<Device, DriverError> {
     let known = match slot {
@@ -173,7 +196,7 @@ pub(super) fn observe_one(
     let mut device = Device::new(known.pci, known.ids);
     device.condition = Condition::Working;
     device.index = Some(index);
-    match known.read(session, &mut device) {
+    match known.read(session, others, &mut device) {
         Ok(()) => {}
         Err(error) if error.remedy() == Remedy::Reinitialize => return Err(error),
         Err(error) => {

@@ -195,8 +195,10 @@ impl GpuDriver for NvmlDriver {
         }
         let mut devices = Vec::new();
         let mut unnamed = Vec::new();
-        for (index, slot) in (0_u32..).zip(&mut self.devices) {
-            match observe_one(session, index, slot) {
+        for (index, position) in (0_u32..).zip(0..self.devices.len()) {
+            let (before, after) = self.devices.split_at_mut(position);
+            let [slot, ..] = after else { break };
+            match observe_one(session, index, before, slot) {
                 Ok(device) => devices.push(device),
                 Err(error) if error.remedy() == Remedy::Reinitialize => return Err(error),
                 Err(error) => unnamed.push(UnidentifiedDevice { index, reason: error.to_string() }),
