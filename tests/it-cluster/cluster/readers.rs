@@ -2,6 +2,8 @@
 
 mod place;
 
+use std::fs;
+use std::path::Path;
 use std::process::Command;
 
 use octavo_stream::proto::v1::WatchRequest;
@@ -13,6 +15,7 @@ use tonic::{Code, Request};
 use self::place::{A100_TYPE, H100_TYPE, ReaderNamespace, Site};
 use super::Api;
 use crate::fleet_api::Api as Readers;
+use crate::machine::Machine;
 use crate::process::Aggregator;
 use crate::time_limits::{Finish, until_async};
 
@@ -188,6 +191,59 @@ async fn only_trusted_proxy_may_set_the_user() {
     assert_eq!(answer.json()["type"], "/problems/untrusted-proxy");
     let token = format!("Authorization: Bearer {}", place.token("admin"));
     assert_eq!(readers.with_header(&token).status("/api/v1/nodes").await, 200);
+}
+
+/// The API server of one cluster reviews the token of the aggregator of another one.
+#[tokio::test]
+async fn aggregator_of_another_cluster_needs_the_permission_to_watch_nodes() {
+    let place = ReaderNamespace::new(Api::shared());
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).display().to_string();
+    let pair = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    fs::create_dir(path("paris")).unwrap();
+    fs::write(path("paris/ca.crt"), pair.cert.pem()).unwrap();
+    fs::write(path("tls.key"), pair.signing_key.serialize_pem()).unwrap();
+    let paris = Aggregator::start(&[
+        "--http-auth=token-review",
+        &format!("--kubeconfig={}", place.asks.path().display()),
+        &format!("--tls-cert={}", path("paris/ca.crt")),
+        &format!("--tls-key={}", path("tls.key")),
+    ]);
+    let machine = Machine::new("{machine: t4, driver: 570.133.20, gpus: [{board: T4}]}");
+    let mut agent = machine.agent(&[
+        &format!("--aggregator=https://{}", paris.grpc),
+        &format!("--aggregator-ca={}", path("paris/ca.crt")),
+        "--aggregator-server-name=localhost",
+        "--node-name=node-a",
+    ]);
+    agent.expect_log("reporting to the aggregator aggregator=https://");
+
+    // The role of the aggregator takes effect with a delay.
+    let admin = place.token("admin");
+    let readers = Readers::trusting(paris.http, Path::new(&path("paris/ca.crt")));
+    let readers = readers.with_header(&format!("Authorization: Bearer {admin}"));
+    let status = async || readers.status("/api/v1/nodes").await;
+    until_async("a review", status, |status| *status == 200).await;
+    let set_token = |token: &str| {
+        fs::write(path("token"), token).unwrap();
+        fs::rename(path("token"), path("paris/token")).unwrap();
+    };
+    set_token("a.b.c");
+    let mut central = Aggregator::start(&[
+        "--plaintext",
+        &format!("--upstream=paris=https://localhost:{}", paris.grpc.port()),
+        &format!("--upstream-credentials={}", path("")),
+    ]);
+    let line = central.expect_log("cannot receive the fleet of another cluster");
+    assert!(line.contains("the API server rejected the token"), "{line}");
+    set_token(&place.token("viewer"));
+    let line = central.expect_log("cannot receive the fleet of another cluster");
+    assert!(line.contains("permission to watch nodes.octavo.dev"), "{line}");
+    set_token(&admin);
+    central.expect_log("receiving the fleet of another cluster");
+    let readers = Readers::at(central.http);
+    let node = readers.node("node-a.paris", |node| node["connected"] == true).await;
+    assert_eq!(node["labels"]["octavo.dev/cluster"], "paris");
 }
 
 #[tokio::test]
