@@ -12,17 +12,15 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use octavo_fleet::credential::{MAX_TOKEN_BYTES, Token, TokenError};
 use octavo_toolkit::error::chain;
 use octavo_toolkit::files;
-use rustls::crypto::aws_lc_rs;
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{ClientConfig, RootCertStore};
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
 use thiserror::Error as ThisError;
 use tonic::Status;
 use tonic::metadata::errors::InvalidMetadataValue;
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::transport::{Channel, Endpoint};
 
-use crate::MAX_CA_BYTES;
+use crate::{MAX_CA_BYTES, TrustAnchors, tls};
 
 /// Time limit for a TCP connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -79,9 +77,6 @@ pub enum ConnectError {
         #[source]
         source: Box<dyn Error + Send + Sync>,
     },
-    /// TLS cannot be set up.
-    #[error("cannot set up TLS")]
-    Tls(#[from] rustls::Error),
     /// No server responds, or its identity is wrong.
     #[error("cannot connect")]
     Connect(#[from] tonic::transport::Error),
@@ -205,20 +200,7 @@ fn trusting(ca: &Path) -> Result<ClientConfig, ConnectError> {
     let unreadable =
         |source: Box<dyn Error + Send + Sync>| ConnectError::Ca { path: ca.to_owned(), source };
     let pem = files::read_bytes(ca, MAX_CA_BYTES).map_err(|error| unreadable(error.into()))?;
-    let mut roots = RootCertStore::empty();
-    for certificate in CertificateDer::pem_slice_iter(&pem) {
-        let certificate = certificate.map_err(|error| unreadable(error.to_string().into()))?;
-        roots.add(certificate).map_err(|error| unreadable(error.into()))?;
-    }
-    if roots.is_empty() {
-        return Err(unreadable("the file contains no certificate".into()));
-    }
-    // The provider is explicit: this code must not depend on a process-wide default.
-    let provider = Arc::new(aws_lc_rs::default_provider());
-    let mut config = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
+    let mut config = tls(TrustAnchors::Pem(pem)).map_err(unreadable)?;
     config.alpn_protocols = vec![b"h2".to_vec()];
     Ok(config)
 }

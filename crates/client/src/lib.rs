@@ -300,7 +300,7 @@ fn roots(pem: &[u8]) -> Result<RootCertStore, Box<dyn Error + Send + Sync>> {
         roots.add(certificate?)?;
     }
     if roots.is_empty() {
-        return Err("no PEM certificate in the file".into());
+        return Err("the file contains no certificate in PEM format".into());
     }
     Ok(roots)
 }

@@ -192,6 +192,11 @@ impl Targets {
         self.unverified.iter().any(|device| device.pci == pci)
     }
 
+    /// Returns whether the device at `pci` has a target with this scope.
+    pub fn has_scope(&self, pci: PciAddress, scope: TargetScope) -> bool {
+        self.devices.iter().any(|target| target.pci == pci && target.scope == scope)
+    }
+
     /// Returns whether the MIG mode or the partitions of the device at `pci` are determined.
     pub fn has_mig(&self, pci: PciAddress) -> bool {
         self.devices.iter().any(|target| target.pci == pci && target.mig.is_some())

@@ -139,19 +139,8 @@ impl NodeReconciler {
         let begun = |pci: PciAddress| unfinished.iter().flatten().any(|one| *one == pci);
         let absent = view.record.map(|record| record.absent(view.inventory)).unwrap_or_default();
         self.select_planned(&planned, &absent);
-        let is_claimed = |pci: PciAddress| {
-            let mut targets = view.targets.devices.iter();
-            targets.any(|target| target.pci == pci && target.scope == TargetScope::Claims)
-        };
-        // A layout is one request for all its devices. An interrupted change for another layout and a claim are requests of
-        // their own, which do not prevent changes of other devices.
-        let is_of_layout = |pci: PciAddress| {
-            let target = targets.devices.iter().find(|target| target.pci == pci);
-            !is_claimed(pci) && target.is_none_or(|target| view.targets.devices.contains(target))
-        };
-        let mut of_layout = planned.devices.iter().filter(|device| is_of_layout(device.pci));
-        let impossible =
-            of_layout.any(|device| device.verdict.outcome() == PlanOutcome::Infeasible);
+        let is_claimed = |pci: PciAddress| view.targets.has_scope(pci, TargetScope::Claims);
+        let impossible = is_infeasible(view.targets, &targets, &planned);
         let mut decision = Decision::default();
         let NodePlan { devices } = planned;
         for device in devices {
@@ -346,6 +335,18 @@ impl Decision {
     fn schedule_next(&mut self, at: Duration) {
         self.again = Some(self.again.map_or(at, |again| again.min(at)));
     }
+}
+
+/// Returns whether the desired layout is infeasible on one of its devices. A layout is one request for all its devices. A claim and an
+/// interrupted change for another layout are requests of their own, which do not prevent changes of other devices.
+fn is_infeasible(wanted: &Targets, planned_targets: &Targets, planned: &NodePlan) -> bool {
+    let is_of_layout = |pci: PciAddress| {
+        let target = planned_targets.devices.iter().find(|target| target.pci == pci);
+        !wanted.has_scope(pci, TargetScope::Claims)
+            && target.is_none_or(|target| wanted.devices.contains(target))
+    };
+    let mut devices = planned.devices.iter().filter(|device| is_of_layout(device.pci));
+    devices.any(|device| device.verdict.outcome() == PlanOutcome::Infeasible)
 }
 
 /// Returns whether a reset, a driver reload or a reboot removed the instances. These leave no instance at all; a user

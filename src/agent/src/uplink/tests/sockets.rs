@@ -129,7 +129,10 @@ async fn i12_file_without_certificates_is_named() {
     let ca = file(&directory, "nothing\n");
     let aggregator = aggregator("https://127.0.0.1:1", by(&ca, "a"));
     let message = refusal(&aggregator).await;
-    assert!(message.contains("ca.crt: the file contains no certificate"), "{message}");
+    assert!(
+        message.contains("ca.crt: the file contains no certificate in PEM format"),
+        "{message}"
+    );
     fs::remove_file(&ca).unwrap();
     let message = refusal(&aggregator).await;
     assert!(message.contains("ca.crt: No such file"), "{message}");
