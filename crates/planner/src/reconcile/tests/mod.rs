@@ -4,6 +4,7 @@ mod hardware;
 mod node;
 mod random;
 mod record;
+mod round;
 mod tables;
 
 use octavo_model::id::PciAddress;
