@@ -144,7 +144,11 @@ impl Aggregator {
         static STARTED: AtomicU32 = AtomicU32::new(0);
         let [_, _, high, low] = std::process::id().to_be_bytes();
         let number = u8::try_from(STARTED.fetch_add(1, Ordering::Relaxed) % 200).unwrap();
-        let host = IpAddr::from([127, 1 + number, high, low.max(1)]);
+        Self::start_at(IpAddr::from([127, 1 + number, high, low.max(1)]), arguments)
+    }
+
+    /// Starts an aggregator on free ports of this address.
+    pub(crate) fn start_at(host: IpAddr, arguments: &[&str]) -> Self {
         let any = SocketAddr::new(host, 0);
         let arguments: Vec<String> = arguments.iter().map(|&text| text.to_owned()).collect();
         let (program, grpc, http) = Self::launch(&arguments, any, any);

@@ -3,6 +3,7 @@
 mod place;
 
 use std::fs;
+use std::net::Ipv4Addr;
 use std::path::Path;
 use std::process::Command;
 
@@ -203,12 +204,13 @@ async fn aggregator_of_another_cluster_needs_the_permission_to_watch_nodes() {
     fs::create_dir(path("paris")).unwrap();
     fs::write(path("paris/ca.crt"), pair.cert.pem()).unwrap();
     fs::write(path("tls.key"), pair.signing_key.serialize_pem()).unwrap();
-    let paris = Aggregator::start(&[
+    let arguments = [
         "--http-auth=token-review",
         &format!("--kubeconfig={}", place.asks.path().display()),
         &format!("--tls-cert={}", path("paris/ca.crt")),
         &format!("--tls-key={}", path("tls.key")),
-    ]);
+    ];
+    let paris = Aggregator::start_at(Ipv4Addr::LOCALHOST.into(), &arguments);
     let machine = Machine::new("{machine: t4, driver: 570.133.20, gpus: [{board: T4}]}");
     let mut agent = machine.agent(&[
         &format!("--aggregator=https://{}", paris.grpc),
