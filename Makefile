@@ -13,7 +13,7 @@ export DEMO_SECONDS
 export TRY_SECONDS
 
 .DEFAULT_GOAL := help
-.PHONY: help demo try try-down quick test setup fmt lint unit rustdoc docs man golden screenshots recording bench fuzz fleet-simulation crash-sweep focus-validate e2e cluster-up cluster-down image release house clean
+.PHONY: help demo try try-down quick test setup fmt lint unit rustdoc docs man golden screenshots recording bench bench-fleet fuzz fleet-simulation crash-sweep focus-validate e2e cluster-up cluster-down image release house clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -74,6 +74,9 @@ recording: ## record the tour of the demo for the README (docs/images/tour.svg)
 
 bench: ## measure startup, memory, CPU, applies, a cluster, and the aggregator under load (docs/performance.md)
 	@hack/bench.sh
+
+bench-fleet: ## measure the aggregator with 18,000 agents over real connections, restarts, a day of changes, and 100,000 nodes in memory
+	ulimit -n "$$(ulimit -Hn)" && $(CARGO) bench --locked --bench fleet -- 18000
 
 fuzz: ## decode randomly changed input of every format; FUZZ_TARGET=status selects one, FUZZ_SECONDS=600 sets the duration
 	$(CARGO) bench --locked --profile release --bench fuzz
