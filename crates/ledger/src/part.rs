@@ -169,8 +169,11 @@ impl Part {
 }
 
 impl Container {
-    /// Returns whether `other` is the same container of the same pod, whatever else is known about the pod.
+    /// Returns whether `other` is the same container of the same pod, whatever else is known about the pod. Its name must be the same too:
+    /// while a pod ends and the next one starts, a scan of the node can find the name of the first with the UID of the second.
     fn is_same(&self, other: &Self) -> bool {
-        self.uid == other.uid && self.container == other.container && self.claim == other.claim
+        (&self.namespace, &self.pod, &self.uid) == (&other.namespace, &other.pod, &other.uid)
+            && self.container == other.container
+            && self.claim == other.claim
     }
 }

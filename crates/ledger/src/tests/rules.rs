@@ -1,11 +1,15 @@
 //! Rules, one by one.
 
+use octavo_model::id::NodeName;
 use octavo_model::quantity::Mebibytes;
 use octavo_model::reading::{MemoryUse, Percent};
 use octavo_model::resource::ShareId;
 use octavo_node::sharing::usage::{DeviceUsage, Tenant, UnitUsage};
 
-use crate::{Activity, Container, Holder, Method, PPM, parts};
+use crate::{
+    Activity, Container, Device, DeviceState, Holder, MeasuredPart, Method, PPM, Part, Recorder,
+    parts,
+};
 
 const GPU: &str = "GPU-5fd4087b-86f3-7a43-b711-4771313afc50";
 
@@ -164,4 +168,46 @@ fn contradictory_reports_are_unknown() {
     ] {
         assert_eq!(shown(&device(units)), [row("?", WholeDevice, PPM, Unknown)]);
     }
+}
+
+/// A scan that found the name of a pod that ended with the UID of the next one must not determine the name of the latter.
+#[test]
+fn f5_usage_belongs_to_the_pod_with_the_reported_name() {
+    let node: NodeName = "gpu-1".parse().unwrap();
+    let mut recorder = Recorder::default();
+    for (at, pod, uid, owner) in [
+        (0, "first", "a", true),
+        (10, "first", "b", true),
+        (20, "second", "b", false),
+        (30, "second", "b", true),
+        (40, "second", "b", false),
+        (50, "second", "b", false),
+    ] {
+        let container = Container {
+            namespace: "team".to_owned(),
+            pod: pod.to_owned(),
+            uid: uid.to_owned(),
+            team: owner.then(|| format!("of-{pod}")),
+            ..Container::default()
+        };
+        let part = Part::whole(Holder::Container(container.into()));
+        let parts = vec![MeasuredPart::new(part, None)];
+        let device = Device { node: node.clone(), id: GPU.to_owned(), price_key: None };
+        recorder.observe(&node, at, 60, vec![DeviceState { device, parts }]);
+    }
+    let intervals = recorder.take_changed().into_iter().map(|one| {
+        let container = one.part.holder.container().unwrap();
+        (one.start, one.end, container.pod.clone(), container.team.clone())
+    });
+    let intervals: Vec<_> = intervals.collect();
+    let team = |pod: &str| Some(format!("of-{pod}"));
+    assert_eq!(
+        intervals,
+        [
+            (0, 10, "first".to_owned(), team("first")),
+            (10, 20, "first".to_owned(), team("first")),
+            (20, 30, "second".to_owned(), None),
+            (30, 50, "second".to_owned(), team("second")),
+        ]
+    );
 }
