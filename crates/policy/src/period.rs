@@ -7,7 +7,7 @@ use jiff::SignedDuration;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// Duration in the notation of Kubernetes: `30m`, `1h30m`.
+/// Duration of whole seconds in the notation of Kubernetes: `30m`, `1h30m`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 #[serde(try_from = "String", into = "String")]
 #[schema(value_type = String)]
@@ -36,7 +36,8 @@ impl TryFrom<String> for Period {
     fn try_from(text: String) -> Result<Self, String> {
         let parsed = text.parse::<SignedDuration>().ok();
         let duration = parsed.and_then(|signed| Duration::try_from(signed).ok());
-        duration.map(Self).ok_or_else(|| format!("{text:?} is not a duration such as 30m or 1h30m"))
+        let whole = duration.filter(|duration| duration.subsec_nanos() == 0);
+        whole.map(Self).ok_or_else(|| format!("{text:?} is not a duration such as 30m or 1h30m"))
     }
 }
 
@@ -78,7 +79,7 @@ mod tests {
             let period = Period::try_from(text.to_owned()).unwrap();
             assert_eq!((period.get().as_secs(), period.to_string().as_str()), (seconds, written));
         }
-        for text in ["", "10", "-5m", "soon"] {
+        for text in ["", "10", "-5m", "soon", "6ms", "1.5s"] {
             Period::try_from(text.to_owned()).unwrap_err();
         }
     }
