@@ -6,7 +6,7 @@ use octavo_model::id::PciAddress;
 use octavo_model::inventory::Inventory;
 use octavo_planner::layout::Targets;
 use octavo_planner::plan::{self, PlanInput, plan};
-use octavo_planner::reconcile::ApplyRecordEntry;
+use octavo_planner::reconcile::{ApplyRecordEntry, targets_with_interrupted};
 use octavo_toolkit::error::chain;
 use tracing::{error, info, warn};
 
@@ -89,12 +89,10 @@ impl Engine {
     /// Returns whether any device differs from its target, or its change was interrupted. On a node that is in its desired layout,
     /// the holders are not queried.
     pub(super) fn has_changes(&self, inventory: &Inventory, targets: &Targets) -> bool {
-        let record = self.record.as_ref();
-        let with_interrupted = record.map(|record| record.with_interrupted(inventory, targets));
-        let targets = with_interrupted.as_ref().unwrap_or(targets);
+        let targets = targets_with_interrupted(self.record.as_ref(), inventory, targets);
         let plan = plan(&PlanInput {
             inventory,
-            targets,
+            targets: &targets,
             holders: &[],
             policy: &self.settings.policy,
             refused: &BTreeSet::new(),

@@ -10,7 +10,7 @@ mod status;
 mod transaction;
 
 pub use self::node::{Decision, DriftPolicy, NodeReconciler, ReconcileInput};
-pub use self::record::{ApplyRecord, ApplyRecordEntry};
+pub use self::record::{ApplyRecord, ApplyRecordEntry, targets_with_interrupted};
 pub use self::request::{
     ActionResult, ChangeProgress, ChangeRequest, Limits, NextAction, ObservedUsers,
 };

@@ -11,7 +11,7 @@ use octavo_model::holder::Holder;
 use octavo_model::id::PciAddress;
 use octavo_model::inventory::{Condition, Inventory, MigMode};
 
-use super::record::{ApplyRecord, with_interrupted};
+use super::record::{ApplyRecord, targets_with_interrupted};
 use super::state::{ApplyState, ChangeOutcome, retry_delay};
 use crate::layout::{MigTarget, TargetScope, Targets, current_target};
 use crate::plan::{Cause, DevicePlanResult, NodePlan, PlanInput, PlanOutcome, Policy, Step, plan};
@@ -84,6 +84,8 @@ struct DeviceRecord {
 /// Backoff after a failed attempt.
 #[derive(Debug, Clone)]
 struct Retry {
+    /// True if the attempt was abandoned because another process was changing the device.
+    has_yielded: bool,
     fingerprint: DeviceFingerprint,
     /// Earliest time of the next attempt, even if the device changes.
     not_before: Duration,
@@ -95,6 +97,8 @@ struct Retry {
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct DeviceFingerprint {
     geometry: Option<MigTarget>,
+    /// Number of GPU instances, of which the geometry omits those without a compute instance.
+    gpu_instances: usize,
     pending: Option<MigMode>,
     condition: Condition,
     users: BTreeSet<UserKey>,
@@ -127,7 +131,7 @@ impl NodeReconciler {
 
     /// Compares the inventory with the desired state.
     pub fn reconcile(&mut self, now: Duration, view: &ReconcileInput<'_>) -> Decision {
-        let targets = with_interrupted(view.record, view.inventory, view.targets);
+        let targets = targets_with_interrupted(view.record, view.inventory, view.targets);
         let planned = plan(&PlanInput {
             inventory: view.inventory,
             targets: &targets,
@@ -230,6 +234,7 @@ impl NodeReconciler {
         }
         record.failures = record.failures.saturating_add(1);
         record.retry = Some(Retry {
+            has_yielded: matches!(outcome, ChangeOutcome::Yielded { .. }),
             fingerprint,
             not_before: now.saturating_add(MIN_RETRY_INTERVAL),
             at: now.saturating_add(retry_delay(record.failures)),
@@ -302,14 +307,16 @@ impl DeviceRecord {
                 return ChangeTime::At(at);
             }
         }
-        let has = fingerprint.geometry.as_ref();
         let reached = self.reached.as_ref();
-        let drifted = reached.is_some_and(|reached| !is_reset_loss(reached, has));
+        // After a failed attempt, the difference may be left over from it, unless another process interrupted it.
+        let may_be_own = self.retry.as_ref().is_some_and(|retry| !retry.has_yielded);
+        let drifted =
+            !may_be_own && reached.is_some_and(|reached| !is_reset_loss(reached, fingerprint));
         if drifted && drift == DriftPolicy::Report {
             self.state = ApplyState::Drifted;
             return ChangeTime::Never;
         }
-        ChangeTime::Now { drifted: drifted && self.retry.is_none() }
+        ChangeTime::Now { drifted }
     }
 }
 
@@ -351,11 +358,11 @@ fn is_infeasible(wanted: &Targets, planned_targets: &Targets, planned: &NodePlan
 
 /// Returns whether a reset, a driver reload or a reboot removed the instances. These leave no instance at all; a user
 /// usually leaves some, or enables MIG mode.
-fn is_reset_loss(reached: &MigTarget, now: Option<&MigTarget>) -> bool {
-    match (reached, now) {
+fn is_reset_loss(reached: &MigTarget, now: &DeviceFingerprint) -> bool {
+    match (reached, &now.geometry) {
         (MigTarget::Enabled(_), None | Some(MigTarget::Disabled)) => true,
         (MigTarget::Enabled(had), Some(MigTarget::Enabled(has))) => {
-            !had.is_empty() && has.is_empty()
+            !had.is_empty() && has.is_empty() && now.gpu_instances == 0
         }
         (MigTarget::Disabled, _) => false,
     }
@@ -383,6 +390,7 @@ fn fingerprint(inventory: &Inventory, holders: &[Holder], pci: PciAddress) -> De
         .map(|process| (process.gpu_instance, process.compute_instance, Some(process.pid)));
     DeviceFingerprint {
         geometry: state.and_then(current_target),
+        gpu_instances: state.map_or(0, |state| state.gpu_instances.len()),
         pending: state.map(|state| state.pending),
         condition: device
             .map_or(Condition::PciOnly { kernel_driver: None }, |device| device.condition.clone()),

@@ -1,6 +1,7 @@
 //! State that must survive a crash and cannot be read from the hardware: the geometry of each device before its
 //! change.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use octavo_model::id::{GpuUuid, PciAddress};
@@ -43,13 +44,15 @@ pub struct ApplyRecordEntry {
     pub target: MigTarget,
 }
 
-/// Returns `targets` plus the interrupted changes of the record, if there is one.
-pub(super) fn with_interrupted(
+/// Returns `targets` plus the interrupted changes of `record`, which is absent if there are none.
+pub fn targets_with_interrupted<'a>(
     record: Option<&ApplyRecord>,
     inventory: &Inventory,
-    targets: &Targets,
-) -> Targets {
-    record.map_or_else(|| targets.clone(), |record| record.with_interrupted(inventory, targets))
+    targets: &'a Targets,
+) -> Cow<'a, Targets> {
+    record.map_or(Cow::Borrowed(targets), |record| {
+        Cow::Owned(record.with_interrupted(inventory, targets))
+    })
 }
 
 impl ApplyRecord {

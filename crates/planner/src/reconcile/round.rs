@@ -8,7 +8,7 @@ use octavo_model::id::PciAddress;
 use octavo_model::inventory::Inventory;
 
 use super::node::Decision;
-use super::record::{ApplyRecord, ApplyRecordEntry, with_interrupted};
+use super::record::{ApplyRecord, ApplyRecordEntry, targets_with_interrupted};
 use super::request::{ChangeRequest, Limits};
 use crate::layout::{TargetScope, Targets, current_target};
 use crate::plan::Policy;
@@ -39,9 +39,10 @@ pub struct ChangeRound<'a> {
 impl ChangeRound<'_> {
     /// Returns the changes of the devices that the decision selects. An interrupted change continues toward its own target.
     pub fn requests(&self) -> Vec<ChangeRequest> {
-        let targets = with_interrupted(self.record, self.inventory, self.targets).devices;
-        let selected = targets.into_iter().filter(|one| self.decision.change.contains(&one.pci));
+        let targets = targets_with_interrupted(self.record, self.inventory, self.targets);
+        let selected = targets.devices.iter().filter(|one| self.decision.change.contains(&one.pci));
         selected
+            .cloned()
             .map(|mut target| {
                 let begun = self.entry(target.pci);
                 if let Some(entry) = begun.filter(|_| self.decision.finish.contains(&target.pci)) {

@@ -284,6 +284,41 @@ fn drift_is_repaired_or_reported_by_policy() {
 }
 
 #[test]
+fn drift_that_looked_like_a_reset_is_reported_after_the_transaction_yielded() {
+    let yielded = ChangeOutcome::Yielded { reason: "another process changed it".to_owned() };
+    let failed = ChangeOutcome::Failed { reason: "no".to_owned(), rollback: None };
+    for (outcome, drifted) in [(yielded, vec![at(0)]), (failed, vec![])] {
+        let mut case = Case::new(vec![A100_40.with(0, &[(9, 0, &[3])])], vec![wants(&[9])]);
+        assert_eq!(case.reconcile(SECOND), Decision::default());
+        // The other process has destroyed the instance and not yet created its own.
+        case.becomes(&[]);
+        let decision = case.reconcile(SECOND * 2);
+        assert_eq!((decision.change, decision.drifted), (vec![at(0)], vec![]));
+        case.becomes(&[(19, 4, &[1])]);
+        case.ended(SECOND * 2, at(0), outcome);
+        case.unreported = Some("kubelet was started just now");
+        assert_eq!(case.reconcile(SECOND * 3).change, []);
+        case.unreported = None;
+        let decision = case.reconcile(SECOND * 4);
+        assert_eq!((decision.change, decision.drifted), (vec![at(0)], drifted.clone()));
+        // An incomplete change of the agent continues.
+        case.drift = DriftPolicy::Report;
+        let decision = case.reconcile(SECOND * 5);
+        assert_eq!(decision.change.is_empty(), !drifted.is_empty());
+    }
+}
+
+#[test]
+fn instance_that_another_process_is_creating_is_drift() {
+    let mut case = Case::new(vec![A100_40.with(0, &[(9, 0, &[3])])], vec![wants(&[9])]);
+    assert_eq!(case.reconcile(SECOND), Decision::default());
+    // Its compute instance does not exist yet.
+    case.becomes(&[(19, 4, &[])]);
+    let decision = case.reconcile(SECOND * 2);
+    assert_eq!((decision.change, decision.drifted), (vec![at(0)], vec![at(0)]));
+}
+
+#[test]
 fn drift_in_use_is_reported_under_both_policies() {
     let mut case = Case::new(vec![A100_40.with(0, &[(9, 0, &[3])])], vec![wants(&[9])]);
     assert_eq!(case.reconcile(SECOND), Decision::default());
