@@ -135,6 +135,15 @@ impl ProfileCatalog {
         self.profiles.iter().find(|profile| profile.id == id)
     }
 
+    /// Sets the compute-instance profiles of the profile with the driver's `id`, if there is one. Other devices that share the
+    /// catalog are not affected.
+    pub fn set_compute_profiles(&mut self, id: u32, compute: Vec<ComputeInstanceProfile>) {
+        let mut profiles = Arc::make_mut(&mut self.profiles).iter_mut();
+        if let Some(profile) = profiles.find(|profile| profile.id == id) {
+            profile.compute_profiles = compute;
+        }
+    }
+
     /// Number of memory slices of the device: 8 on A100 and its successors, 4 on A30, 12 on RTX PRO 6000; 0 if no
     /// placement is known.
     pub fn memory_slices(&self) -> u32 {

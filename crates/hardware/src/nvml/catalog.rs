@@ -22,7 +22,8 @@ const MAX_PROFILE_INDEX: u32 = 64;
 /// The profile catalog of a device, and the problems in reading it.
 #[derive(Debug, Clone, Default)]
 pub(super) struct MigProfiles {
-    pub(super) profiles: Vec<GpuInstanceProfile>,
+    /// The profiles with known names.
+    pub(super) catalog: ProfileCatalog,
     /// ID and maximum count of profiles with unknown names, whose instances cannot be reported.
     pub(super) unknown_profiles: Vec<(u32, u32)>,
     /// Partial if a profile or its compute instance profiles may be missing.
@@ -38,6 +39,7 @@ impl MigProfiles {
         memory: Option<Mebibytes>,
     ) -> Result<Self, DriverError> {
         let mut offer = Self::default();
+        let mut profiles = Vec::new();
         for index in 0..MAX_PROFILE_INDEX {
             let result = confirm_absence(|| profile_info(gpu, index), || driver_name(gpu, index));
             if matches!(&result, Err(error) if error.is(NvmlCode::INVALID_ARGUMENT)) {
@@ -54,7 +56,7 @@ impl MigProfiles {
                 continue;
             };
             let placements = privileged(placements(gpu, info.id), &mut offer.problems)?;
-            offer.profiles.push(GpuInstanceProfile {
+            profiles.push(GpuInstanceProfile {
                 id: info.id,
                 index,
                 name,
@@ -65,6 +67,7 @@ impl MigProfiles {
                 compute_profiles: Vec::new(),
             });
         }
+        offer.catalog = ProfileCatalog::new(profiles);
         Ok(offer)
     }
 
@@ -83,12 +86,9 @@ impl MigProfiles {
                     && resources(&info) == known.resources
             })
         };
-        let ends = self.profiles.first().zip(self.profiles.last());
+        let profiles = self.catalog.profiles();
+        let ends = profiles.first().zip(profiles.last());
         ends.is_some_and(|(first, last)| is_same(first) && is_same(last))
-    }
-
-    pub(super) fn catalog(&self) -> ProfileCatalog {
-        ProfileCatalog::new(self.profiles.clone())
     }
 
     pub(super) fn completeness(&self) -> Completeness {
@@ -100,7 +100,7 @@ impl MigProfiles {
 
     /// Returns whether the driver reported no profile at all, which is invalid for a device with a MIG mode.
     pub(super) fn is_empty(&self) -> bool {
-        self.profiles.is_empty() && self.unknown_profiles.is_empty()
+        self.catalog.profiles().is_empty() && self.unknown_profiles.is_empty()
     }
 
     /// Returns the compute instance profiles of `profile`. Reads them from `instance` unless they are known from
@@ -110,16 +110,15 @@ impl MigProfiles {
         session: Session<'_>,
         profile: u32,
         instance: nvmlGpuInstance_t,
-    ) -> Result<Vec<ComputeInstanceProfile>, DriverError> {
-        let Some(known) = self.profiles.iter_mut().find(|known| known.id == profile) else {
-            return Ok(Vec::new());
-        };
-        if known.compute_profiles.is_empty() {
-            let (profiles, completeness) = compute_profiles(session, instance, &mut self.problems)?;
-            known.compute_profiles = profiles;
+    ) -> Result<&[ComputeInstanceProfile], DriverError> {
+        let known = self.catalog.by_id(profile);
+        if known.is_some_and(|known| known.compute_profiles.is_empty()) {
+            let (read, completeness) = compute_profiles(session, instance, &mut self.problems)?;
+            self.catalog.set_compute_profiles(profile, read);
             self.completeness = self.completeness.max(completeness);
         }
-        Ok(known.compute_profiles.clone())
+        let known = self.catalog.by_id(profile);
+        Ok(known.map_or(&[], |known| &known.compute_profiles))
     }
 
     /// Returns the name as NVIDIA's Kubernetes tools compute it, or the driver's own for a profile that those tools do

@@ -100,7 +100,8 @@ impl KnownDevice {
         instance: nvmlGpuInstance_t,
     ) -> Result<Vec<ComputeInstanceProfile>, DriverError> {
         if let Some((_, offer)) = &mut self.profiles {
-            return offer.learn_compute_profiles(session, profile, instance);
+            let profiles = offer.learn_compute_profiles(session, profile, instance)?;
+            return Ok(profiles.to_vec());
         }
         let profiles = catalog::compute_profiles(session, instance, &mut Vec::new());
         profiles.map(|(profiles, _)| profiles)
@@ -149,7 +150,7 @@ impl KnownDevice {
         };
         // Reading instances extends the catalog, so its problems are known only now.
         device.problems.extend_from_slice(&offer.problems);
-        let catalog = offer.catalog();
+        let catalog = offer.catalog.clone();
         self.profiles = Some((current, offer));
         Ok(Mig::Capable(MigState { current, pending, catalog, gpu_instances, geometry }))
     }

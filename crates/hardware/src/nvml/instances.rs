@@ -59,11 +59,10 @@ pub(super) fn read(
     problems: &mut Vec<ReadProblem>,
 ) -> Result<(Vec<GpuInstance>, Completeness), DriverError> {
     let mut reading = GeometryReader { problems, geometry: Completeness::Complete };
-    let profiles: Vec<(u32, u32)> =
-        offer.profiles.iter().map(|profile| (profile.id, profile.max_count)).collect();
+    let catalog = offer.catalog.clone();
     let mut instances = Vec::new();
-    for (profile, max_count) in profiles {
-        let listed = reading.list(gpu_instances(gpu, profile, max_count))?;
+    for profile in catalog.profiles() {
+        let listed = reading.list(gpu_instances(gpu, profile.id, profile.max_count))?;
         for instance in listed {
             let Some(info) = reading.record(gpu_instance_info(*gpu, instance))? else {
                 continue;
