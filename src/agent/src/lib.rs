@@ -45,7 +45,7 @@ use octavo_node::sharing::usage::Usage;
 use octavo_planner::reconcile::NodeLayoutStatus;
 use octavo_toolkit::error::chain;
 use tokio::sync::watch;
-use tokio::time::{Duration, Instant, Interval, MissedTickBehavior, interval, sleep};
+use tokio::time::{Duration, Instant, Interval, MissedTickBehavior, interval, sleep, sleep_until};
 use tracing::{debug, info};
 
 use crate::cluster::NodeClient;
@@ -221,14 +221,20 @@ pub async fn run(
     let mut events = EventSources::new(hardware, settings.interval, claims);
     let reporter = StatusReporter::new(outputs, settings.labels, partitioning.as_ref());
     let mut reporter = reporter.with_xids(hardware, settings.xids.clone());
-    let (mut listened, mut last, mut again) = (false, false, None);
+    let shortest_wait = MIN_SCAN_INTERVAL.min(settings.interval);
+    // The first iteration starts immediately.
+    let (mut listened, mut last, mut again) = (false, false, Some(Duration::ZERO));
     while !last {
         let waited = Instant::now();
+        let earliest = waited + again.unwrap_or(shortest_wait).min(shortest_wait);
         let due = soonest(again, reporter.next_report);
         let woken = tokio::select! {
             () = &mut shutdown => break,
             woken = events.next(&mut reporter, due) => woken,
         };
+        if !pause(&mut shutdown, earliest).await {
+            break;
+        }
         let is_allocation = matches!(woken, Wakeup::Allocation);
         if let (Wakeup::Command(request), Some(partitioning)) = (woken, &mut partitioning) {
             handle_command(partitioning, hardware, request);
@@ -237,7 +243,7 @@ pub async fn run(
         let engine = partitioning.as_ref();
         if is_allocation && let Some(end) = reporter.report_allocations(hardware, engine).await {
             again = again.map(|wait| wait.saturating_sub(waited.elapsed()));
-            if end.is_break() || !pause(&mut shutdown, settings, again).await {
+            if end.is_break() {
                 break;
             }
             continue;
@@ -282,9 +288,6 @@ pub async fn run(
                 break;
             }
         }
-        if !last && !pause(&mut shutdown, settings, again).await {
-            break;
-        }
     }
     if let Some(partitioning) = &partitioning {
         partitioning.close();
@@ -293,16 +296,15 @@ pub async fn run(
     info!("stopped; labels and partitions are unchanged");
 }
 
-/// Sleeps for [`MIN_SCAN_INTERVAL`], but not longer than `next_report`. Returns `false` if shutdown was requested meanwhile.
-async fn pause(
-    shutdown: &mut (impl Future<Output = ()> + Unpin),
-    settings: &LoopSettings,
-    again: Option<Duration>,
-) -> bool {
-    let delay = MIN_SCAN_INTERVAL.min(settings.interval).min(again.unwrap_or(MIN_SCAN_INTERVAL));
+/// Waits until `earliest`. Sets no timer if that time has passed, as it usually has in an idle agent. Returns `false` if
+/// shutdown was requested meanwhile.
+async fn pause(shutdown: &mut (impl Future<Output = ()> + Unpin), earliest: Instant) -> bool {
+    if earliest <= Instant::now() {
+        return true;
+    }
     tokio::select! {
         () = shutdown => false,
-        () = sleep(delay) => true,
+        () = sleep_until(earliest) => true,
     }
 }
 

@@ -53,6 +53,16 @@ pub(super) struct StatusReporter<'a> {
     unnamed: PublishDelay,
     /// The last reported inventory.
     compared: Option<Arc<Inventory>>,
+    /// The labels of that inventory; `None` if they are not compiled yet.
+    label_cache: Option<LabelCache>,
+}
+
+/// Labels, with what they depend on besides the inventory.
+#[derive(Debug)]
+struct LabelCache {
+    options: Options,
+    offers: Option<Offers>,
+    labels: Arc<LabelSet>,
 }
 
 /// Source of a change.
@@ -83,6 +93,7 @@ impl<'a> StatusReporter<'a> {
             unnamed: PublishDelay::new(),
             current_offers: None,
             compared: None,
+            label_cache: None,
         }
     }
 
@@ -192,19 +203,21 @@ impl<'a> StatusReporter<'a> {
         inventory: &Arc<Inventory>,
         status: Option<&NodeLayoutStatus>,
     ) -> ControlFlow<()> {
-        self.log.inventory(inventory);
+        let before = self.compared.replace(Arc::clone(inventory));
+        let is_scanned = before.as_ref().is_none_or(|before| !Arc::ptr_eq(before, inventory));
+        if before.is_none_or(|before| before != *inventory) {
+            self.log.inventory(inventory);
+            self.label_cache = None;
+        }
         let cluster = self.outputs.cluster.as_mut();
         let drained = cluster.and_then(|cluster| cluster.drain(inventory, status));
         let status = drained.as_ref().or(status);
-        let before = self.compared.replace(Arc::clone(inventory));
-        let is_scanned = before.is_none_or(|before| !Arc::ptr_eq(&before, inventory));
         let xids = self.xids.as_mut().map(XidLog::report).unwrap_or_default();
         let (shared, sharing_due) = self.reconcile_sharing(inventory, status, is_scanned, &xids);
         let status = shared.as_ref().or(status);
         self.publish_offers(inventory, status);
         self.publish_status(status);
-        let options = Options { layout: status.and_then(LayoutState::from_status), ..self.labels };
-        let labels = labels::compile(inventory, &options, self.current_offers.as_ref()).labels;
+        let labels = self.labels(inventory, status);
         let cluster = self.outputs.cluster.as_ref();
         let is_node_unread = cluster.is_some_and(NodeClient::is_node_unread);
         let is_read = evidence(inventory) == Evidence::Read;
@@ -225,6 +238,25 @@ impl<'a> StatusReporter<'a> {
         let node_due = cluster.and_then(|cluster| cluster.report(inventory, &labels, status));
         self.next_report = [node_due, sharing_due, delay].into_iter().flatten().min();
         self.publish_labels(inventory, &labels, delay.is_some()).await
+    }
+
+    /// Returns the labels of `inventory`, which must be the last reported one. Compiles them only if the inventory, the options or
+    /// the offers changed.
+    fn labels(
+        &mut self,
+        inventory: &Inventory,
+        status: Option<&NodeLayoutStatus>,
+    ) -> Arc<LabelSet> {
+        let options = Options { layout: status.and_then(LayoutState::from_status), ..self.labels };
+        let offers = &self.current_offers;
+        let is_current = |one: &LabelCache| one.options == options && one.offers == *offers;
+        if let Some(cached) = self.label_cache.as_ref().filter(|one| is_current(one)) {
+            return Arc::clone(&cached.labels);
+        }
+        let labels = Arc::new(labels::compile(inventory, &options, offers.as_ref()).labels);
+        let offers = offers.clone();
+        self.label_cache = Some(LabelCache { options, offers, labels: Arc::clone(&labels) });
+        labels
     }
 
     /// Publishes the labels, only where there are none if devices may still get another name. Breaks if they have no
