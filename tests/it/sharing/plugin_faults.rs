@@ -24,8 +24,8 @@ fn plugin_reregisters_after_sixty_consecutive_kubelet_restarts() {
         rig.kubelet.allocate(GPU, &pod.ids).unwrap();
     }
     let registrations = rig.kubelet.inspect(|known| known.registrations);
-    // One per start, and another one if the kubelet ended before the plugin had its response, which a slow machine makes likely.
-    assert!((61..=2 * 61).contains(&registrations), "{registrations}");
+    // One per start; a few more if it ended during the registration.
+    assert!((61..=90).contains(&registrations), "{registrations}");
     let reported = agent.kill();
     let lines = reported.len();
     assert!(lines < 61 * 8, "{lines} lines: {}", reported.join("\n"));
