@@ -50,6 +50,8 @@ pub(super) struct PluginDir {
     path: PathBuf,
     inotify: Option<AsyncFd<OwnedFd>>,
     creations: u64,
+    /// A relevant event was read that [`PluginDir::changed`] has not returned for yet.
+    is_changed: bool,
 }
 
 impl FileIdentity {
@@ -78,7 +80,7 @@ impl PluginDir {
         if let Err(error) = &inotify {
             warn!(path = %path.display(), %error, "cannot watch the directory; polling it");
         }
-        Self { path: path.to_owned(), inotify: inotify.ok(), creations: 0 }
+        Self { path: path.to_owned(), inotify: inotify.ok(), creations: 0, is_changed: false }
     }
 
     /// Returns the directory's path.
@@ -109,28 +111,39 @@ impl PluginDir {
     }
 
     /// Returns the running kubelet, if its socket exists.
-    pub(super) fn kubelet(&self) -> Option<KubeletInstance> {
-        FileIdentity::read(&self.path.join(KUBELET))
-            .map(|identity| KubeletInstance { identity, creations: self.creations })
+    pub(super) fn kubelet(&mut self) -> Option<KubeletInstance> {
+        loop {
+            let creations = self.creations;
+            let identity = FileIdentity::read(&self.path.join(KUBELET));
+            // The socket of a new kubelet can be seen before the event of its creation is read. With the event unread, the same
+            // kubelet would count as another one later.
+            self.read_events();
+            if self.creations == creations {
+                return identity.map(|identity| KubeletInstance { identity, creations });
+            }
+        }
     }
 
     /// Waits for a relevant event. Cancel-safe.
     pub(super) async fn changed(&mut self) {
-        let Some(inotify) = &self.inotify else {
-            return pending().await;
-        };
-        let dir_name = self.path.file_name().unwrap_or_default();
-        loop {
+        while !std::mem::take(&mut self.is_changed) {
+            let Some(inotify) = &self.inotify else {
+                return pending().await;
+            };
             let Ok(mut ready) = inotify.readable().await else {
                 return pending().await;
             };
-            let (concerns, kubelets) = drain(inotify.get_ref(), dir_name);
             ready.clear_ready();
-            self.creations = self.creations.saturating_add(kubelets);
-            if concerns {
-                return;
-            }
+            self.read_events();
         }
+    }
+
+    fn read_events(&mut self) {
+        let Some(inotify) = &self.inotify else { return };
+        let dir_name = self.path.file_name().unwrap_or_default();
+        let (concerns, kubelets) = drain(inotify.get_ref(), dir_name);
+        self.is_changed |= concerns;
+        self.creations = self.creations.saturating_add(kubelets);
     }
 }
 
@@ -170,4 +183,22 @@ fn is_relevant(event: &Event<'_>, dir_name: &OsStr) -> bool {
     let is_gone = !is_made(event) && text.starts_with(SOCKET_PREFIX);
     let is_others = text.starts_with(NVIDIA_SOCKET_PREFIX) && text.ends_with(SOCKET_SUFFIX);
     is_gone || is_others || name == dir_name
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn kubelet_is_the_same_before_and_after_the_event_of_its_creation() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut plugin_dir = PluginDir::new(directory.path());
+        plugin_dir.watch();
+        fs::write(directory.path().join(KUBELET), "").unwrap();
+        let seen = plugin_dir.kubelet();
+        assert!(seen.is_some());
+        // The event is still reported.
+        plugin_dir.changed().await;
+        assert_eq!(plugin_dir.kubelet(), seen);
+    }
 }
