@@ -181,6 +181,37 @@ fn state(
     if nodes.conflicting > 0 { PolicyState::Conflict } else { PolicyState::Complete }
 }
 
+/// One sentence about an obstacle; `None` if the nodes that are being changed explain it.
+fn obstacle_text(obstacle: &Obstacle, policy: &str) -> Option<String> {
+    let names = |names: &[String]| first_names(names, MAX_NAMES);
+    Some(match obstacle {
+        Obstacle::Stopped => "a new spec, because too many nodes failed".to_owned(),
+        Obstacle::Paused => "spec.rollout.paused to be false".to_owned(),
+        Obstacle::Window(at) if *at == Timestamp::MAX => {
+            "a window; none of the windows ever opens".to_owned()
+        }
+        Obstacle::Window(at) => format!("the window that opens at {at}"),
+        Obstacle::Pause(at) => format!("the end of the pause at {at}"),
+        Obstacle::NotReady(nodes) => format!("nodes to be ready: {}", names(nodes)),
+        Obstacle::WaveRuns => return None,
+        Obstacle::Budget { limit, unavailable } => {
+            let limit = count_noun(*limit, "unavailable node", "unavailable nodes");
+            format!("the budget of {limit}; unavailable: {}", names(unavailable))
+        }
+        Obstacle::Approval(nodes) => format!(
+            "approval of the proposed instances of {} (octavo policy approve {policy})",
+            names(nodes)
+        ),
+        Obstacle::UnknownUse(nodes) => format!(
+            "the agents of these nodes to report the use of their devices: {}",
+            names(nodes)
+        ),
+        Obstacle::Limits(at) => {
+            format!("{at}, when the limits of spec.demand permit the next change")
+        }
+    })
+}
+
 /// One sentence about the reason why no further node is changed.
 fn waits_for(
     policy: &Policy,
@@ -191,26 +222,23 @@ fn waits_for(
     if summary.refusal.is_some() {
         return None;
     }
-    match &summary.obstacle {
-        Some(Obstacle::Stopped) => {
-            return Some("a new spec, because too many nodes failed".to_owned());
-        }
-        Some(Obstacle::Paused) => return Some("spec.rollout.paused to be false".to_owned()),
-        Some(Obstacle::Window(at)) if *at == Timestamp::MAX => {
-            return Some("a window; none of the windows ever opens".to_owned());
-        }
-        Some(Obstacle::Window(at)) => return Some(format!("the window that opens at {at}")),
-        Some(Obstacle::Pause(at)) => return Some(format!("the end of the pause at {at}")),
-        Some(Obstacle::NotReady(names)) => {
-            return Some(format!("nodes to be ready: {}", first_names(names, MAX_NAMES)));
-        }
-        Some(
-            Obstacle::WaveRuns
-            | Obstacle::Budget { .. }
-            | Obstacle::Approval(_)
-            | Obstacle::Limits(_),
-        )
-        | None => {}
+    let obstacle = summary.obstacle.as_ref();
+    let text = obstacle.and_then(|obstacle| obstacle_text(obstacle, &policy.name));
+    // Otherwise, the nodes that are being changed are more important.
+    let precedes_changes = |obstacle: &Obstacle| match obstacle {
+        Obstacle::Stopped
+        | Obstacle::Paused
+        | Obstacle::Window(_)
+        | Obstacle::Pause(_)
+        | Obstacle::NotReady(_) => true,
+        Obstacle::WaveRuns
+        | Obstacle::Budget { .. }
+        | Obstacle::Approval(_)
+        | Obstacle::UnknownUse(_)
+        | Obstacle::Limits(_) => false,
+    };
+    if obstacle.is_some_and(precedes_changes) {
+        return text;
     }
     let blocked = status.changing().find_map(|name| {
         let node = observed.managed.get(name.as_str())?;
@@ -229,20 +257,8 @@ fn waits_for(
         let names = first_names(&changing, MAX_NAMES);
         return Some(format!("the nodes that are being changed: {names}"));
     }
-    match &summary.obstacle {
-        Some(Obstacle::Budget { limit, unavailable }) => {
-            let names = first_names(unavailable, MAX_NAMES);
-            let limit = count_noun(*limit, "unavailable node", "unavailable nodes");
-            Some(format!("the budget of {limit}; unavailable: {names}"))
-        }
-        Some(Obstacle::Approval(nodes)) => Some(format!(
-            "approval of the proposed instances of {} (octavo policy approve {})",
-            first_names(nodes, MAX_NAMES),
-            policy.name
-        )),
-        Some(Obstacle::Limits(at)) => {
-            Some(format!("{at}, when the limits of spec.demand permit the next change"))
-        }
+    match text {
+        Some(text) => Some(text),
         _ if let Some(node) = status.updating.first() => Some(reservation(node)),
         _ if status.nodes.applied < status.nodes.updated => {
             let all = observed

@@ -31,6 +31,11 @@ impl PolicyDemand {
     pub fn max_evictions(&self) -> usize {
         usize::try_from(self.evictions_per_hour).unwrap_or(usize::MAX)
     }
+
+    /// Returns whether a change may evict this number of pods, and reserve a GPU.
+    pub(crate) fn permits(&self, evictions: usize, is_reservation: bool) -> bool {
+        evictions <= self.max_evictions() && (!is_reservation || self.reserve_after.is_some())
+    }
 }
 
 /// Use of the proposals for pending pods.

@@ -76,13 +76,51 @@ pub(crate) fn advance(
     candidates.sort_by(|one, other| {
         (one.change.since, &one.change.node).cmp(&(other.change.since, &other.change.node))
     });
-    candidates.truncate(room);
     let mut wait = DemandWait::default();
     let evicted = evicted(policy, &changes, world.now);
     policy.status.changes = changes;
+    candidates.truncate(room);
+    let mut unknown = unknown_proposals(policy, &proposed, observed, (world, &candidates));
+    unknown.truncate(room.saturating_sub(candidates.len()));
     begin(policy, observed, (&demand, world.now, evicted), &mut candidates, &mut wait);
     policy.status.changes.extend(candidates.into_iter().map(|one| one.change));
+    if !unknown.is_empty() {
+        let nodes = unknown.iter().map(|change| change.node.clone()).collect();
+        wait.obstacle.get_or_insert(Obstacle::UnknownUse(nodes));
+    }
+    policy.status.changes.extend(unknown);
     wait
+}
+
+/// Listed proposals of nodes whose use is unknown. They stay while their pods wait and no policy lists other instances for these pods.
+/// Otherwise, a restart of an agent would withdraw them with their approvals.
+fn unknown_proposals(
+    policy: &Policy,
+    listed: &[InstanceChange],
+    observed: &Observation<'_>,
+    (world, candidates): (&World<'_>, &[Candidate<'_>]),
+) -> Vec<InstanceChange> {
+    let demand = observed.spec.demand.unwrap_or_default();
+    let others = world.policies.iter().filter(|other| other.uid != policy.uid);
+    let others = others.filter(|other| other.active_demand().is_some());
+    let others = others
+        .flat_map(|other| &other.status.changes)
+        .filter(|change| change.is_in_progress() || !world.unknown_nodes.contains(&change.node));
+    let others = others.chain(&policy.status.changes);
+    // A pod with a reservation can get instances elsewhere earlier.
+    let others = others.filter(|change| change.reserved_device.is_none());
+    let others = others.chain(candidates.iter().map(|candidate| &candidate.change));
+    let served: BTreeSet<&String> = others.flat_map(|change| &change.pods).collect();
+    let is_unknown = |change: &&InstanceChange| {
+        let node = observed.managed.get(change.node.as_str());
+        world.unknown_nodes.contains(&change.node)
+            && node.is_some_and(|node| node.is_ready())
+            && !policy.status.is_updating(&change.node)
+            && demand.permits(change.evictions.len(), change.reserved_device.is_some())
+            && change.pods.iter().any(|pod| world.waiting.contains(pod))
+            && !change.pods.iter().any(|pod| served.contains(pod))
+    };
+    listed.iter().filter(is_unknown).cloned().collect()
 }
 
 /// Proposal for a node that is not being changed.
@@ -225,8 +263,7 @@ fn selected<'a>(
             let is_new = record.is_none_or(|record| record.layout.as_ref() != Some(&layout));
             is_new
                 && proposal.instances.len() <= MAX_INSTANCES_BYTES
-                && proposal.evictions.len() <= demand.max_evictions()
-                && (proposal.reserved_device.is_none() || demand.reserve_after.is_some())
+                && demand.permits(proposal.evictions.len(), proposal.reserved_device.is_some())
                 && node.is_ready()
                 && !policy.status.is_updating(node.name())
                 && proposal.pods.iter().all(|(pod, _)| !served.contains(pod.as_str()))
@@ -256,8 +293,12 @@ fn is_obsolete(
         return can_end && (!is_needed || is_late);
     }
     let Some(record) = record else { return is_late };
-    let is_needed =
-        world.proposals.as_ref().is_none_or(|all| is_proposed(all, node.name(), &change.layout));
+    let is_proposed = |all: &BTreeMap<_, _>| is_proposed(all, node.name(), &change.layout);
+    let is_needed = if world.unknown_nodes.contains(node.name()) {
+        change.pods.iter().any(|pod| world.waiting.contains(pod))
+    } else {
+        world.proposals.as_ref().is_none_or(is_proposed)
+    };
     is_blocked(node, record, world.now) && (!is_needed || is_overdue(record.since))
 }
 
@@ -289,8 +330,13 @@ fn withdrawals(
         let layout = record.layout.as_deref().filter(|layout| is_demand_layout(layout))?;
         let is_unusable = record.is_reliable(world.now)
             && matches!(node.progress(record), Progress::Failed { .. });
-        let is_obsolete =
-            is_blocked(node, record, world.now) && !is_proposed(proposals, node.name(), layout);
+        let deadline = observed.spec.rollout.node_deadline.signed();
+        let is_overdue =
+            record.since.saturating_add(deadline).is_ok_and(|until| until <= world.now);
+        let is_unknown = world.unknown_nodes.contains(node.name());
+        let is_obsolete = is_blocked(node, record, world.now)
+            && !is_proposed(proposals, node.name(), layout)
+            && (!is_unknown || is_overdue);
         (is_unusable || is_obsolete)
             .then(|| InstanceChange::withdrawal(node.name(), layout, world.now))
     });

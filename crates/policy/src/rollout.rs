@@ -49,6 +49,8 @@ pub(crate) enum Obstacle {
     NotReady(Vec<String>),
     /// Changes of instances on these nodes wait for an approval.
     Approval(Vec<String>),
+    /// Changes of instances wait for reports from the agents of these nodes.
+    UnknownUse(Vec<String>),
     /// Changes of instances wait for the limits of the policy.
     Limits(Timestamp),
 }

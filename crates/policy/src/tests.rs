@@ -10,3 +10,4 @@ mod random;
 mod reservations;
 mod rules;
 mod sweep;
+mod unknown_use;

@@ -52,7 +52,9 @@ pub struct World<'a> {
     pub infeasible: BTreeMap<String, String>,
     /// Instances that pending pods need, by node; `None` if they are not known at the moment.
     pub proposals: Option<BTreeMap<String, NodeProposal>>,
-    /// Pods of changes in progress that wait for a node, as `namespace/name`.
+    /// Nodes whose agents do not report the users of all devices at the moment, so `proposals` does not contain them.
+    pub unknown_nodes: BTreeSet<String>,
+    /// Pods of changes that wait for a node, as `namespace/name`.
     pub waiting: BTreeSet<String>,
     /// Current time.
     pub now: Timestamp,

@@ -8,10 +8,12 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use octavo_fleet::cluster::{ClusterNode, ClusterSnapshot};
+use octavo_fleet::cluster::{ClusterNode, ClusterSnapshot, Readiness};
 use octavo_fleet::summary::NodeSummary;
+use octavo_fleet::type_labels::TYPE_LABEL;
 use octavo_kube::cluster::WatchedCluster;
 use octavo_model::accelerators::Catalog;
+use octavo_model::id::NodeName;
 use octavo_model::label::{LabelKey, LabelValue};
 use octavo_node::label_set::LabelSet;
 use tokio::sync::watch;
@@ -46,6 +48,22 @@ struct MergeState {
     freshness: Freshness,
     /// Whether the snapshot was stale at the last merge.
     is_stale: bool,
+}
+
+/// Returns whether an agent should report this node: it is ready and has the labels of an agent.
+pub(super) fn expects_agent(node: &ClusterNode) -> bool {
+    node.readiness == Readiness::Ready && node.label(TYPE_LABEL).is_some()
+}
+
+/// Nodes of the cluster whose agents have not reported since the start of the aggregator.
+pub(super) fn unreported_nodes<'a>(
+    fleet: &'a Fleet,
+    cluster: &'a ClusterSnapshot,
+) -> impl Iterator<Item = &'a Arc<ClusterNode>> {
+    cluster.nodes.values().filter(|node| {
+        let name = node.name.parse::<NodeName>();
+        expects_agent(node) && name.is_ok_and(|name| fleet.nodes.get(&name).is_none())
+    })
 }
 
 impl ClusterNodes {

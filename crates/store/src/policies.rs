@@ -100,15 +100,16 @@ pub fn world<'a>(
         nodes: nodes.collect(),
         infeasible,
         proposals: None,
+        unknown_nodes: BTreeSet::new(),
         waiting: BTreeSet::new(),
         now: Timestamp::now(),
     }
 }
 
-/// Pods of changes in progress that wait for a node, as `namespace/name`.
+/// Pods of changes that wait for a node, as `namespace/name`.
 pub fn waiting_pods(policies: &[Policy], snapshot: &ClusterSnapshot) -> BTreeSet<String> {
     let changes = policies.iter().flat_map(|policy| &policy.status.changes);
-    let pods = changes.filter(|change| change.is_in_progress()).flat_map(|change| &change.pods);
+    let pods = changes.flat_map(|change| &change.pods);
     pods.filter(|pod| snapshot.pod(pod).is_some_and(ClusterPod::is_pending)).cloned().collect()
 }
 

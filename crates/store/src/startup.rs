@@ -10,15 +10,14 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use octavo_fleet::cluster::{ClusterNode, ClusterSnapshot, Readiness};
 use octavo_fleet::startup::StartupProgress;
-use octavo_fleet::type_labels::TYPE_LABEL;
 use octavo_kube::cluster::WatchedCluster;
 use octavo_model::id::NodeName;
 use tokio::sync::watch;
 use tokio::time::sleep;
 
 use super::clock::Moment;
+use super::cluster_nodes::expects_agent;
 use super::fleet::Fleet;
 use super::view::FleetView;
 
@@ -84,26 +83,12 @@ impl Startup {
         watched.current_at?;
         let nodes = watched.snapshot.nodes.values();
         let expected: Vec<NodeName> = nodes
-            .filter(|node| is_expected(node))
+            .filter(|node| expects_agent(node))
             .filter_map(|node| node.name.parse().ok())
             .collect();
         // Nodes of agents that do not write labels cannot be recognized.
         (!expected.is_empty()).then_some(expected)
     }
-}
-
-/// Returns whether nodes of the cluster are known whose agents have not reported since the start of the aggregator.
-pub fn awaits_agents(view: &FleetView, cluster: &ClusterSnapshot) -> bool {
-    let fleet = view.fleet();
-    let is_missing = |node: &ClusterNode| {
-        let name = node.name.parse::<NodeName>();
-        is_expected(node) && name.is_ok_and(|name| fleet.nodes.get(&name).is_none())
-    };
-    view.startup().is_some() && cluster.nodes.values().any(|node| is_missing(node))
-}
-
-fn is_expected(node: &ClusterNode) -> bool {
-    node.readiness == Readiness::Ready && node.label(TYPE_LABEL).is_some()
 }
 
 /// Progress of the start; `None` once it is over.
@@ -137,6 +122,8 @@ async fn changed(cluster: &mut Option<watch::Receiver<Arc<WatchedCluster>>>) {
 
 #[cfg(test)]
 mod tests {
+    use octavo_fleet::cluster::{ClusterNode, ClusterSnapshot, Readiness};
+    use octavo_fleet::type_labels::TYPE_LABEL;
     use octavo_model::inventory::Inventory;
     use octavo_stream::protocol::{Parts, Run};
     use tokio::time::{Instant, timeout};

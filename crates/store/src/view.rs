@@ -7,6 +7,7 @@ use octavo_files::config_files::budgets::BudgetFile;
 use octavo_files::config_files::prices::{PriceFile, PriceFileSnapshot};
 use octavo_files::config_files::{LayoutFile, LayoutFileSnapshot};
 use octavo_fleet::access::Visibility;
+use octavo_fleet::cluster::ClusterSnapshot;
 use octavo_fleet::startup::StartupProgress;
 use octavo_history::History;
 use octavo_kube::cluster::WatchedCluster;
@@ -16,7 +17,7 @@ use tokio::task::{JoinError, spawn_blocking};
 use tokio::time::sleep;
 
 use super::clock::{Clock, Moment};
-use super::cluster_nodes::ClusterNodes;
+use super::cluster_nodes::{ClusterNodes, unreported_nodes};
 use super::demand::{DemandError, DemandPlanner, Proposals};
 use super::estimate_engine::EstimateEngine;
 use super::fleet::{Fleet, TypeTotals};
@@ -213,12 +214,19 @@ impl FleetView {
     pub async fn demand(&self) -> Result<Arc<Proposals>, DemandError> {
         let planner = self.demand.as_ref().ok_or(DemandError::NoCluster)?;
         let policies = self.policies.as_ref().map(PolicyView::known);
-        planner.proposals(self.fleet(), self.clock, policies).await
+        // Read before the fleet, which then has all agents that ended the start.
+        let is_starting = self.startup().is_some();
+        planner.proposals(self.fleet(), self.clock, policies, is_starting).await
     }
 
     /// Progress of the start; `None` once it is over.
     pub fn startup(&self) -> Option<StartupProgress> {
         *self.startup.as_ref()?.borrow()
+    }
+
+    /// Returns whether nodes of the cluster are known whose agents have not reported since the start of the aggregator.
+    pub fn awaits_agents(&self, cluster: &ClusterSnapshot) -> bool {
+        self.startup().is_some() && unreported_nodes(&self.fleet(), cluster).next().is_some()
     }
 
     /// Waits until [`Self::listed`] or [`Self::startup`] differs from the last call, and returns the revision; `None`

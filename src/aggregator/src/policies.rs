@@ -28,7 +28,6 @@ use octavo_policy::{
     Decision, DemandMode, NodeProposal, Policy, PolicyNode, Step, World, next, release_orphan,
 };
 use octavo_store::policies::{FeasibilityCache, PolicyView, waiting_pods, world};
-use octavo_store::startup::awaits_agents;
 use octavo_store::view::FleetView;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
@@ -163,7 +162,7 @@ impl<'a> Leader<'a> {
     async fn begin(&mut self) -> bool {
         // Before the agents have reported, the use and the types of their nodes are unknown.
         let cluster = self.policies.cluster();
-        let is_known = cluster.current_at.is_some() && !awaits_agents(self.view, &cluster.snapshot);
+        let is_known = cluster.current_at.is_some() && !self.view.awaits_agents(&cluster.snapshot);
         if !is_known || self.policies.known().presence.is_none() {
             sleep(MIN_INTERVAL).await;
             return false;
@@ -234,15 +233,18 @@ impl<'a> Leader<'a> {
         }
     }
 
-    /// Instances that pending pods need, if a policy has demand; `None` if they are not known.
-    async fn proposals(&self) -> Option<BTreeMap<String, NodeProposal>> {
+    /// Instances that pending pods need by node, if a policy has demand, and the nodes for which they are not known; `None` if they are
+    /// not known for any node.
+    async fn proposals(&self) -> Option<(BTreeMap<String, NodeProposal>, BTreeSet<String>)> {
         let known = self.policies.known();
         let specs = known.all.values().filter_map(|policy| policy.spec.as_ref().ok());
         if specs.filter_map(|spec| spec.demand).all(|demand| demand.mode == DemandMode::Observe) {
-            return Some(BTreeMap::new());
+            return Some((BTreeMap::new(), BTreeSet::new()));
         }
         match self.view.demand().await {
-            Ok(proposals) => (!proposals.report.stale).then(|| proposals.nodes.clone()),
+            Ok(found) => {
+                (!found.report.stale).then(|| (found.nodes.clone(), found.unknown_nodes.clone()))
+            }
             Err(error) => {
                 debug!(%error, "proposals for pending pods unknown");
                 None
@@ -274,7 +276,7 @@ impl<'a> Leader<'a> {
         &mut self,
         policies: &[Policy],
         snapshot: &ClusterSnapshot,
-        proposals: Option<BTreeMap<String, NodeProposal>>,
+        proposals: Option<(BTreeMap<String, NodeProposal>, BTreeSet<String>)>,
     ) -> Decision {
         let fleet = self.view.fleet();
         let fleet = (&fleet, self.view.clock().now());
@@ -282,7 +284,9 @@ impl<'a> Leader<'a> {
         let infeasible = self.feasibility.infeasible(policies, snapshot, &layouts, fleet);
         let world = world(policies, snapshot, fleet, infeasible);
         let waiting = waiting_pods(policies, &self.policies.cluster().snapshot);
-        next(&World { proposals, waiting, ..world })
+        let (proposals, unknown_nodes) = proposals.unzip();
+        let unknown_nodes = unknown_nodes.unwrap_or_default();
+        next(&World { proposals, unknown_nodes, waiting, ..world })
     }
 
     /// Executes a step. Returns whether something was written.

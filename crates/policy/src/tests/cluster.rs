@@ -50,6 +50,8 @@ pub(super) struct Cluster {
     pub(super) writes: u32,
     /// Instances that pending pods need, by node.
     pub(super) proposals: BTreeMap<String, NodeProposal>,
+    /// Nodes whose proposals are unknown.
+    pub(super) unknown_nodes: BTreeSet<String>,
     /// Pods that wait no longer.
     pub(super) placed: BTreeSet<String>,
     /// Events about changes of instances.
@@ -77,6 +79,7 @@ impl Cluster {
             taken_down: BTreeSet::new(),
             writes: 0,
             proposals: BTreeMap::new(),
+            unknown_nodes: BTreeSet::new(),
             placed: BTreeSet::new(),
             events: Vec::new(),
             instance_changes: BTreeMap::new(),
@@ -330,7 +333,8 @@ impl Controller {
         let waiting = changes.flat_map(|change| &change.pods);
         let waiting = waiting.filter(|pod| !cluster.placed.contains(*pod)).cloned().collect();
         let proposals = Some(cluster.proposals.clone());
-        let steps = next(&World { proposals, waiting, ..world }).steps;
+        let unknown_nodes = cluster.unknown_nodes.clone();
+        let steps = next(&World { proposals, unknown_nodes, waiting, ..world }).steps;
         let mut writes = 0;
         for step in steps {
             if writes >= most {
@@ -420,6 +424,7 @@ pub(super) fn world<'a>(
         nodes: nodes.collect(),
         infeasible: BTreeMap::new(),
         proposals: None,
+        unknown_nodes: BTreeSet::new(),
         waiting: BTreeSet::new(),
         now,
     }

@@ -66,6 +66,10 @@ enum Action {
     /// A proposal that waits for running pods.
     ProposeReservation(u8),
     Forget(u8),
+    /// The use of the node is unknown, so nothing is proposed for it.
+    Hide(u8),
+    /// The use of all nodes is known.
+    Show,
     Work(u32),
     See,
     Switch,
@@ -81,6 +85,8 @@ fn action() -> impl Strategy<Value = Action> {
         4 => (0..4_u8, 1..4_u8).prop_map(|(node, count)| Action::ProposeEvictions(node, count)),
         2 => (0..4_u8).prop_map(Action::ProposeReservation),
         2 => (0..4_u8).prop_map(Action::Forget),
+        2 => (0..4_u8).prop_map(Action::Hide),
+        1 => Just(Action::Show),
         8 => (1..6_u32).prop_map(Action::Work),
         4 => Just(Action::See),
         1 => Just(Action::Switch),
@@ -145,6 +151,11 @@ proptest! {
                     cluster.proposals.insert(name(node), reserving);
                 }
                 Action::Forget(node) => drop(cluster.proposals.remove(&name(node))),
+                Action::Hide(node) => {
+                    cluster.proposals.remove(&name(node));
+                    cluster.unknown_nodes.insert(name(node));
+                }
+                Action::Show => cluster.unknown_nodes.clear(),
                 Action::Work(most) => drop(leader.work(&mut cluster, most)),
                 Action::See => leader.see_nodes(&cluster),
                 Action::Switch => {
@@ -186,6 +197,7 @@ proptest! {
             prop_assert!(counted <= budget as usize, "{:?}, {reserved:?}", cluster.taken_down);
         }
         cluster.proposals.clear();
+        cluster.unknown_nodes.clear();
         for machine in cluster.machines.values_mut() {
             machine.fate = Fate::Applies(1);
         }

@@ -232,7 +232,7 @@ async fn i3_aggregator_killed_after_every_write_carries_out_the_proposals_once()
             break;
         }
         crashes += 1;
-        assert!(crashes < 60, "{:#}", pool.status());
+        assert!(crashes < 30, "{:#}", pool.status());
     }
     // The finalizer, the record, the proposal, the change and its end, and the status around them.
     assert!(crashes >= 6, "{crashes}");
