@@ -299,7 +299,8 @@ fn is_obsolete(
     } else {
         world.proposals.as_ref().is_none_or(is_proposed)
     };
-    is_blocked(node, record, world.now) && (!is_needed || is_overdue(record.since))
+    let is_unneeded = !is_needed && !record.is_recent(world.now);
+    is_blocked(node, record, world.now) && (is_unneeded || is_overdue(record.since))
 }
 
 /// Returns whether other instances are being created for a pod of a reservation.
@@ -336,7 +337,7 @@ fn withdrawals(
         let is_unknown = world.unknown_nodes.contains(node.name());
         let is_obsolete = is_blocked(node, record, world.now)
             && !is_proposed(proposals, node.name(), layout)
-            && (!is_unknown || is_overdue);
+            && (is_overdue || !(is_unknown || record.is_recent(world.now)));
         (is_unusable || is_obsolete)
             .then(|| InstanceChange::withdrawal(node.name(), layout, world.now))
     });

@@ -86,6 +86,12 @@ impl NodeRecord {
         self.unreliable_until().is_none_or(|until| until <= now)
     }
 
+    /// Returns whether the node was changed so recently that its users can be those of before. A pod that is ending can block a change
+    /// for a moment.
+    pub(crate) fn is_recent(&self, now: Timestamp) -> bool {
+        self.since.saturating_add(REPORT_DELAY).is_ok_and(|until| until > now)
+    }
+
     /// Time until which the report of the agent can be that of an earlier choice; `None` if it cannot be.
     pub(crate) fn unreliable_until(&self) -> Option<Timestamp> {
         self.was_reported.then(|| self.since.saturating_add(REPORT_DELAY).ok()).flatten()

@@ -1,5 +1,6 @@
 //! Instances for pending pods: modes, limits and withdrawals.
 
+use jiff::ToSpan;
 use octavo_node::node_object::demand_layout;
 use serde_json::{Value, json};
 
@@ -320,6 +321,23 @@ fn m21_blocked_change_that_no_pod_needs_is_withdrawn() {
     assert_eq!((layout(&cluster, NODE), &cluster.machines[NODE].instances), (None, &None));
     assert_eq!(cluster.state("a"), "Complete");
     assert!(cluster.policies["a"].status.changes.is_empty());
+}
+
+#[test]
+fn m21_change_that_a_pod_blocks_while_it_ends_is_not_withdrawn() {
+    let mut cluster = pool(2, "Act", &json!({}));
+    cluster.proposals.insert(NODE.to_owned(), proposal("3g", "train"));
+    cluster.machines.get_mut(NODE).unwrap().fate = Fate::Blocks;
+    run(&mut cluster, 3);
+    // The pod that is ending uses the instance, so the plan has none for the pending pod.
+    cluster.proposals.clear();
+    cluster.now -= 55.seconds();
+    for expected in [Some(demand_layout("3g")), None] {
+        Controller::new(&cluster).work(&mut cluster, u32::MAX);
+        Controller::new(&cluster).work(&mut cluster, u32::MAX);
+        assert_eq!(layout(&cluster, NODE), expected);
+        cluster.now += 10.seconds();
+    }
 }
 
 #[test]
