@@ -221,12 +221,13 @@ pub async fn run(
     let mut events = EventSources::new(hardware, settings.interval, claims);
     let reporter = StatusReporter::new(outputs, settings.labels, partitioning.as_ref());
     let mut reporter = reporter.with_xids(hardware, settings.xids.clone());
-    let shortest_wait = MIN_SCAN_INTERVAL.min(settings.interval);
-    // The first iteration starts immediately.
-    let (mut listened, mut last, mut again) = (false, false, Some(Duration::ZERO));
+    // The first tick is immediate, and so is the first scan.
+    let mut shortest_wait = Duration::ZERO;
+    let (mut listened, mut last, mut again) = (false, false, None);
     while !last {
         let waited = Instant::now();
         let earliest = waited + again.unwrap_or(shortest_wait).min(shortest_wait);
+        shortest_wait = MIN_SCAN_INTERVAL.min(settings.interval);
         let due = soonest(again, reporter.next_report);
         let woken = tokio::select! {
             () = &mut shutdown => break,
