@@ -224,7 +224,7 @@ fn waits_for(
     }
     let obstacle = summary.obstacle.as_ref();
     let text = obstacle.and_then(|obstacle| obstacle_text(obstacle, &policy.name));
-    // Otherwise, the nodes that are being changed are more important.
+    // The nodes that are being changed explain more than the other obstacles.
     let precedes_changes = |obstacle: &Obstacle| match obstacle {
         Obstacle::Stopped
         | Obstacle::Paused

@@ -76,10 +76,10 @@ pub(crate) fn advance(
     candidates.sort_by(|one, other| {
         (one.change.since, &one.change.node).cmp(&(other.change.since, &other.change.node))
     });
+    candidates.truncate(room);
     let mut wait = DemandWait::default();
     let evicted = evicted(policy, &changes, world.now);
     policy.status.changes = changes;
-    candidates.truncate(room);
     let mut unknown = unknown_proposals(policy, &proposed, observed, (world, &candidates));
     unknown.truncate(room.saturating_sub(candidates.len()));
     begin(policy, observed, (&demand, world.now, evicted), &mut candidates, &mut wait);
@@ -280,11 +280,8 @@ fn is_obsolete(
     world: &World<'_>,
 ) -> bool {
     let Some(node) = observed.managed.get(change.node.as_str()) else { return false };
-    let deadline = observed.spec.rollout.node_deadline.signed();
-    let is_overdue =
-        |since: Timestamp| since.saturating_add(deadline).is_ok_and(|until| until <= world.now);
     let record = node.record.of(&policy.uid).filter(|record| change.is_recorded(record));
-    let is_late = change.begun.is_some_and(is_overdue);
+    let is_late = change.begun.is_some_and(|begun| observed.is_overdue(begun, world.now));
     if change.waits_for_pods() {
         // While pods are evicted, the node is tainted, so no proposal contains it.
         let is_needed = change.pods.iter().any(|pod| world.waiting.contains(pod))
@@ -300,7 +297,8 @@ fn is_obsolete(
         world.proposals.as_ref().is_none_or(is_proposed)
     };
     let is_unneeded = !is_needed && !record.is_recent(world.now);
-    is_blocked(node, record, world.now) && (is_unneeded || is_overdue(record.since))
+    is_blocked(node, record, world.now)
+        && (is_unneeded || observed.is_overdue(record.since, world.now))
 }
 
 /// Returns whether other instances are being created for a pod of a reservation.
@@ -331,9 +329,7 @@ fn withdrawals(
         let layout = record.layout.as_deref().filter(|layout| is_demand_layout(layout))?;
         let is_unusable = record.is_reliable(world.now)
             && matches!(node.progress(record), Progress::Failed { .. });
-        let deadline = observed.spec.rollout.node_deadline.signed();
-        let is_overdue =
-            record.since.saturating_add(deadline).is_ok_and(|until| until <= world.now);
+        let is_overdue = observed.is_overdue(record.since, world.now);
         let is_unknown = world.unknown_nodes.contains(node.name());
         let is_obsolete = is_blocked(node, record, world.now)
             && !is_proposed(proposals, node.name(), layout)

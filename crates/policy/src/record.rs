@@ -86,8 +86,8 @@ impl NodeRecord {
         self.unreliable_until().is_none_or(|until| until <= now)
     }
 
-    /// Returns whether the node was changed so recently that its users can be those of before. A pod that is ending can block a change
-    /// for a moment.
+    /// Returns whether the record is so new that a pod that used the node before may still be ending. Such a pod blocks a change for a
+    /// moment.
     pub(crate) fn is_recent(&self, now: Timestamp) -> bool {
         self.since.saturating_add(REPORT_DELAY).is_ok_and(|until| until > now)
     }

@@ -83,6 +83,12 @@ impl<'a> Observation<'a> {
         self.others.iter().filter(|(_, one)| *one == relation).count()
     }
 
+    /// Returns whether a change that began at `since` has exceeded the deadline of a node.
+    pub(crate) fn is_overdue(&self, since: Timestamp, now: Timestamp) -> bool {
+        let deadline = self.spec.rollout.node_deadline.signed();
+        since.saturating_add(deadline).is_ok_and(|until| until <= now)
+    }
+
     /// Largest number of unavailable nodes.
     pub(crate) fn budget(&self) -> usize {
         self.spec.rollout.max_unavailable.of(self.selected().count())
@@ -276,9 +282,7 @@ pub(crate) fn settle(policy: &mut Policy, observed: &Observation<'_>, now: Times
             {
                 updating.push(name.clone());
             }
-            Progress::Pending(message)
-                if record.since.saturating_add(deadline).is_ok_and(|until| until <= now) =>
-            {
+            Progress::Pending(message) if observed.is_overdue(record.since, now) => {
                 let message =
                     message.unwrap_or_else(|| "the layout was not applied in time".to_owned());
                 failed.push(failure(record, name, (DEADLINE_EXCEEDED, &message)));

@@ -12,7 +12,7 @@ use octavo_files::checkpoint;
 use octavo_fleet::cluster::ClusterSnapshot;
 use octavo_kube::cluster::WatchedCluster;
 use octavo_kube::policies::KnownPolicies;
-use octavo_policy::{NodeProposal, Policy, PolicyDemand, demand_by_node};
+use octavo_policy::{InstanceChange, NodeProposal, Policy, PolicyDemand, demand_by_node};
 use thiserror::Error;
 use tokio::sync::watch;
 
@@ -97,7 +97,7 @@ impl DemandPlanner {
             let plan = propose(snapshot, &nodes, wall_clock.as_second());
             let stale = current_at.elapsed() > STALE_AFTER;
             let report = DemandReport { as_of: wall_clock.to_string(), stale, ..plan.report };
-            let unknown = nodes.iter().filter(|node| node.is_stale || !node.are_users_known);
+            let unknown = nodes.iter().filter(|node| !is_use_known(node));
             let unknown = unknown.map(|node| node.name.clone());
             let unreported = unreported_nodes(&fleet, snapshot).map(|node| node.name.clone());
             let unknown_nodes: BTreeSet<String> = unknown.chain(unreported).collect();
@@ -142,6 +142,11 @@ fn observed_node(node: &Node, now: Moment) -> Option<ObservedNode> {
     })
 }
 
+/// Returns whether the agent of the node has recently reported the users of all its devices.
+fn is_use_known(node: &ObservedNode) -> bool {
+    !node.is_stale && node.are_users_known
+}
+
 /// Sets how the policies of the nodes use proposals, and for which pods they already change them.
 fn set_policies(
     nodes: &mut [ObservedNode],
@@ -152,21 +157,22 @@ fn set_policies(
     let policies: Vec<Policy> = policies.all.values().map(|policy| Policy::clone(policy)).collect();
     let settings = demand_by_node(&world(&policies, snapshot, fleet, BTreeMap::new()));
     let mut pods: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
-    let mut reserved: BTreeMap<&str, (&String, bool)> = BTreeMap::new();
+    let mut reservations: BTreeMap<&str, &InstanceChange> = BTreeMap::new();
     let changes = policies.iter().flat_map(|policy| &policy.status.changes);
     for change in changes.filter(|change| !change.withdrawn) {
         pods.entry(change.node.as_str()).or_default().extend(change.pods.iter().cloned());
-        let device = change.reserved_device.as_ref();
-        reserved.extend(device.map(|pci| (change.node.as_str(), (pci, change.is_in_progress()))));
+        if change.reserved_device.is_some() {
+            reservations.insert(&change.node, change);
+        }
     }
     for node in nodes {
         node.demand = settings.get(&node.name).copied().unwrap_or_default();
         node.changed_for = pods.remove(node.name.as_str()).unwrap_or_default();
         // Another node can be proposed instead of one whose use is unknown.
-        let is_known = !node.is_stale && node.are_users_known;
-        let device = reserved.get(node.name.as_str());
-        let device = device.filter(|(_, is_in_progress)| *is_in_progress || is_known);
-        node.reserved_device = device.map(|(pci, _)| (*pci).clone());
+        let reservation = reservations.get(node.name.as_str());
+        let reservation =
+            reservation.filter(|change| change.is_in_progress() || is_use_known(node));
+        node.reserved_device = reservation.and_then(|change| change.reserved_device.clone());
     }
 }
 

@@ -52,6 +52,15 @@ pub(super) fn run(cluster: &mut Cluster, minutes: u32) {
     }
 }
 
+/// A pool after this many minutes, in which running pods block the change of a node from its beginning.
+pub(super) fn blocked(minutes: u32, rollout: &Value) -> Cluster {
+    let mut cluster = pool(2, "Act", rollout);
+    cluster.machines.get_mut(NODE).unwrap().fate = Fate::Blocks;
+    cluster.proposals.insert(NODE.to_owned(), proposal("3g", "train"));
+    run(&mut cluster, minutes);
+    cluster
+}
+
 pub(super) fn layout(cluster: &Cluster, node: &str) -> Option<String> {
     cluster.machines[node].node.labels.get(LAYOUT_LABEL).cloned()
 }
@@ -203,10 +212,7 @@ fn m21_removed_label_releases_the_instances() {
 
 #[test]
 fn m21_change_that_stays_blocked_is_withdrawn_at_the_deadline() {
-    let mut cluster = pool(2, "Act", &json!({"nodeDeadline": "10m"}));
-    cluster.machines.get_mut(NODE).unwrap().fate = Fate::Blocks;
-    cluster.proposals.insert(NODE.to_owned(), proposal("3g", "train"));
-    run(&mut cluster, 10);
+    let mut cluster = blocked(10, &json!({"nodeDeadline": "10m"}));
     assert_eq!(layout(&cluster, NODE), Some(demand_layout("3g")));
     run(&mut cluster, 4);
     assert_eq!(layout(&cluster, NODE), None);
@@ -311,10 +317,7 @@ fn m21_budget_limits_changes_and_each_pod_causes_one() {
 
 #[test]
 fn m21_blocked_change_that_no_pod_needs_is_withdrawn() {
-    let mut cluster = pool(2, "Act", &json!({}));
-    cluster.proposals.insert(NODE.to_owned(), proposal("3g", "train"));
-    cluster.machines.get_mut(NODE).unwrap().fate = Fate::Blocks;
-    run(&mut cluster, 5);
+    let mut cluster = blocked(5, &json!({}));
     assert_eq!(layout(&cluster, NODE), Some(demand_layout("3g")), "the pod still needs it");
     cluster.proposals.clear();
     run(&mut cluster, 2);
@@ -325,10 +328,7 @@ fn m21_blocked_change_that_no_pod_needs_is_withdrawn() {
 
 #[test]
 fn m21_change_that_a_pod_blocks_while_it_ends_is_not_withdrawn() {
-    let mut cluster = pool(2, "Act", &json!({}));
-    cluster.proposals.insert(NODE.to_owned(), proposal("3g", "train"));
-    cluster.machines.get_mut(NODE).unwrap().fate = Fate::Blocks;
-    run(&mut cluster, 3);
+    let mut cluster = blocked(3, &json!({}));
     // The pod that is ending uses the instance, so the plan has none for the pending pod.
     cluster.proposals.clear();
     cluster.now -= 55.seconds();

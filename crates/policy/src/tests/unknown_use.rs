@@ -4,8 +4,8 @@ use octavo_fleet::cluster::Readiness;
 use octavo_node::node_object::demand_layout;
 use serde_json::json;
 
-use super::cluster::{Cluster, Fate};
-use super::demand::{NODE, demand, layout, pool, proposal, run};
+use super::cluster::Cluster;
+use super::demand::{NODE, blocked, demand, layout, pool, proposal, run};
 use crate::PolicyState;
 
 #[test]
@@ -45,22 +45,13 @@ fn m21_proposal_and_its_approval_stay_while_the_use_of_the_node_is_unknown() {
     }
 }
 
-/// A policy of two nodes, one of which has a change that running pods block.
-fn blocked() -> Cluster {
-    let mut cluster = pool(2, "Act", &json!({"nodeDeadline": "30m"}));
-    cluster.machines.get_mut(NODE).unwrap().fate = Fate::Blocks;
-    cluster.proposals.insert(NODE.to_owned(), proposal("3g", "train"));
-    run(&mut cluster, 5);
-    cluster.proposals.clear();
-    cluster.unknown_nodes.insert(NODE.to_owned());
-    run(&mut cluster, 5);
-    assert_eq!(layout(&cluster, NODE), Some(demand_layout("3g")));
-    cluster
-}
-
 #[test]
 fn m21_blocked_change_of_an_unknown_node_is_withdrawn_without_its_pod_or_at_the_deadline() {
-    let blocked = blocked();
+    let mut blocked = blocked(5, &json!({"nodeDeadline": "30m"}));
+    blocked.proposals.clear();
+    blocked.unknown_nodes.insert(NODE.to_owned());
+    run(&mut blocked, 5);
+    assert_eq!(layout(&blocked, NODE), Some(demand_layout("3g")));
     let reasons: [fn(&mut Cluster); 3] = [
         |cluster| cluster.unknown_nodes.clear(),
         |cluster| cluster.placed.extend(["team/train".to_owned()]),
