@@ -173,6 +173,8 @@ impl Aggregator {
         };
         let grpc = listens("listening for agents on ");
         let http = listens("listening for HTTP clients on ");
+        // Other threads log before and after these lines.
+        program.lines.rewind();
         (program, grpc, http)
     }
 

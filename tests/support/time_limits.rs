@@ -154,6 +154,8 @@ pub(crate) fn ends(child: &mut Child) -> Option<ExitStatus> {
 pub(crate) struct Lines {
     pub(crate) lines: Receiver<String>,
     printed: Vec<String>,
+    /// Number of printed lines that were read.
+    read: usize,
 }
 
 impl Lines {
@@ -167,7 +169,12 @@ impl Lines {
                 let _dropped = sender.send(String::from_utf8_lossy(&line).into_owned());
             }
         });
-        Self { lines, printed: Vec::new() }
+        Self { lines, printed: Vec::new(), read: 0 }
+    }
+
+    /// Starts over at the first printed line.
+    pub(crate) fn rewind(&mut self) {
+        self.read = 0;
     }
 
     /// The next line with `text` in it.
@@ -192,11 +199,9 @@ impl Lines {
         let end = Instant::now() + TIME_LIMIT;
         loop {
             let left = end.saturating_duration_since(Instant::now());
-            let why = match self.lines.recv_timeout(left) {
+            let why = match self.next(left) {
                 Ok(line) => {
-                    let is_wanted = wanted(&line);
-                    self.printed.push(line.clone());
-                    if is_wanted {
+                    if wanted(&line) {
                         return line;
                     }
                     if !left.is_zero() {
@@ -210,6 +215,15 @@ impl Lines {
             let printed = self.printed.join("\n");
             panic!("the program did not print {what} {why}; it printed:\n{printed}");
         }
+    }
+
+    /// The next line, waiting at most `limit` for it.
+    fn next(&mut self, limit: Duration) -> Result<String, RecvTimeoutError> {
+        if self.read == self.printed.len() {
+            self.printed.push(self.lines.recv_timeout(limit)?);
+        }
+        self.read += 1;
+        Ok(self.printed[self.read - 1].clone())
     }
 
     /// The next line.
