@@ -131,7 +131,7 @@ fn api_server_accepts_manifests_without_warning_in_restricted_namespaces() {
 fn whatever_is_chosen_is_taken(api: &Api) {
     let definitions = definitions();
     api.kubectl(&["create", "-f", definitions.to_str().unwrap()]);
-    api.kubectl(&["wait", "--for=condition=Established", "crd", "--all", "--timeout=120s"]);
+    api.await_definitions();
     // The namespace of NVIDIA's device plugin, which exists before.
     api.apply("{apiVersion: v1, kind: Namespace, metadata: {name: gpu-operator}}");
     let directory = tempfile::tempdir().unwrap();

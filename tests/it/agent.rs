@@ -121,9 +121,10 @@ fn late_replaced_and_lost_drivers_are_detected_without_restart() {
     agent.expect_log("labels published");
     assert!(has(&labels(&machine), "octavo.dev/driver=570.133.20"));
 
-    machine.change(|world| world.reload_driver(Some("580.95.05")));
+    machine.change(nvml_sim::model::World::unload_driver);
     let line = agent.expect_log("nvml: lost");
     assert!(line.ends_with(" reason=nvml-lost"), "{line}");
+    machine.change(|world| world.reload_driver(Some("580.95.05")));
     let line = agent.expect_log("nvml: ready driver=580.95.05");
     assert!(line.ends_with(" reason=driver-back"), "{line}");
     agent.expect_log("labels published");

@@ -74,6 +74,11 @@ impl Program {
         self.lines.find_lines(texts);
     }
 
+    /// Starts over at the first line of the log.
+    pub(crate) fn rewind(&mut self) {
+        self.lines.rewind();
+    }
+
     /// The logged address of the agent's metrics.
     pub(crate) fn metrics(&mut self) -> SocketAddr {
         let line = self.expect_log("serving metrics address=");
@@ -174,7 +179,7 @@ impl Aggregator {
         let grpc = listens("listening for agents on ");
         let http = listens("listening for HTTP clients on ");
         // Other threads log before and after these lines.
-        program.lines.rewind();
+        program.rewind();
         (program, grpc, http)
     }
 

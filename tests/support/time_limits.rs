@@ -152,7 +152,7 @@ pub(crate) fn ends(child: &mut Child) -> Option<ExitStatus> {
 
 /// The lines that a program prints.
 pub(crate) struct Lines {
-    pub(crate) lines: Receiver<String>,
+    pub(crate) receiver: Receiver<String>,
     printed: Vec<String>,
     /// Number of printed lines that were read.
     read: usize,
@@ -162,14 +162,14 @@ impl Lines {
     /// Reads this pipe completely, so that the program never blocks.
     pub(crate) fn of(pipe: impl Read + Send + 'static) -> Self {
         watch();
-        let (sender, lines) = channel();
+        let (sender, receiver) = channel();
         thread::spawn(move || {
             for line in BufReader::new(pipe).split(b'\n').map_while(Result::ok) {
                 // Reading continues without a receiver.
                 let _dropped = sender.send(String::from_utf8_lossy(&line).into_owned());
             }
         });
-        Self { lines, printed: Vec::new(), read: 0 }
+        Self { receiver, printed: Vec::new(), read: 0 }
     }
 
     /// Starts over at the first printed line.
@@ -220,7 +220,7 @@ impl Lines {
     /// The next line, waiting at most `limit` for it.
     fn next(&mut self, limit: Duration) -> Result<String, RecvTimeoutError> {
         if self.read == self.printed.len() {
-            self.printed.push(self.lines.recv_timeout(limit)?);
+            self.printed.push(self.receiver.recv_timeout(limit)?);
         }
         self.read += 1;
         Ok(self.printed[self.read - 1].clone())
@@ -238,7 +238,7 @@ impl Lines {
         let end = Instant::now() + TIME_LIMIT;
         loop {
             let left = end.saturating_duration_since(Instant::now());
-            match self.lines.recv_timeout(left) {
+            match self.receiver.recv_timeout(left) {
                 Ok(line) => self.printed.push(line),
                 Err(RecvTimeoutError::Disconnected) => return std::mem::take(&mut self.printed),
                 Err(RecvTimeoutError::Timeout) => {

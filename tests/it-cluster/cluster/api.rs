@@ -14,7 +14,7 @@ use serde_json::Value;
 use super::kubectl::Kubectl;
 use super::objects::{TestNode, TokenKubeconfig};
 use super::supervisor::{Supervisor, command, directory, programs, script, setting};
-use crate::time_limits::until;
+use crate::time_limits::{eventually, until};
 
 /// Counts names that must be unique in this process.
 static NUMBER: AtomicU32 = AtomicU32::new(0);
@@ -119,6 +119,20 @@ impl Api {
     #[track_caller]
     pub(crate) fn kubectl(&self, arguments: &[&str]) -> String {
         self.kubectl.run(arguments)
+    }
+
+    /// Waits until all custom resource definitions are served.
+    pub(crate) fn await_definitions(&self) {
+        // kubectl fails on a definition that another test created just now, and that has no status yet.
+        let wait = ["wait", "--for=condition=Established", "crd", "--all", "--timeout=120s"];
+        eventually("the definitions", || self.try_kubectl(&wait).status.success());
+    }
+
+    /// The output of a running pod, once it has printed something.
+    #[track_caller]
+    pub(crate) fn output_of(&self, namespace: &str, pod: &str) -> String {
+        let read = || self.kubectl(&["logs", "-n", namespace, pod]).trim_end().to_owned();
+        until("output of the pod", read, |output| !output.is_empty())
     }
 
     /// Runs kubectl as an administrator; it may fail.

@@ -17,7 +17,7 @@ use self::place::{ACCOUNT, AUDIENCE, AuthNamespace, forged, now};
 use super::Api;
 use crate::agent_stream::hello;
 use crate::machine::Machine;
-use crate::process::Aggregator;
+use crate::process::{Aggregator, Program};
 use crate::time_limits::until_async;
 
 const SINGLE: &str = "
@@ -26,6 +26,16 @@ driver: 570.133.20
 gpus:
   - {board: H100_80GB_SXM}
 ";
+
+/// Waits until an agent logs why its connection was refused. A slow review causes another reason first.
+#[track_caller]
+fn await_refusal(agent: &mut Program, reason: &str) {
+    let line = agent.expect_log(reason);
+    assert!(
+        line.contains("cannot report to the aggregator; retrying aggregator=https://"),
+        "{line}"
+    );
+}
 
 #[tokio::test]
 async fn agent_token_reports_its_own_node_only() {
@@ -42,11 +52,9 @@ async fn agent_token_reports_its_own_node_only() {
 
     // The token is stolen and used from another machine under another name.
     let mut thief = site.agent(&machine, b.name(), Some(&token));
-    let reported =
-        thief.expect_log("cannot report to the aggregator; retrying aggregator=https://");
     let reason =
         format!("does not match the token, which was issued to an agent on node {}", a.name());
-    assert!(reported.contains(&reason), "{reported}");
+    await_refusal(&mut thief, &reason);
     assert_eq!(site.names().await, [a.name()]);
     assert!(site.metric("refusals_total{reason=\"not_its_node\"}").await >= 1);
 
@@ -111,9 +119,7 @@ async fn invalid_token_is_rejected_with_the_reason_and_not_stored() {
     for (number, (token, reason)) in cases.into_iter().enumerate() {
         let file = token.map(|token| site.file(&number.to_string(), &token));
         let mut agent = site.agent(&machine, node.name(), file.as_deref());
-        let reported =
-            agent.expect_log("cannot report to the aggregator; retrying aggregator=https://");
-        assert!(reported.contains(reason), "{number}: {reason}: {reported}");
+        await_refusal(&mut agent, reason);
     }
     assert!(site.metric("refusals_total{reason=\"unauthenticated\"}").await >= 8);
     assert_eq!(site.metric("messages_total{kind=\"hello\"}").await, 0);
@@ -139,9 +145,7 @@ async fn api_server_outage_keeps_known_agents_and_delays_new_ones() {
 
     cluster.stop();
     let mut new_agent = site.agent(&machine, b.name(), Some(&of_b));
-    let reported =
-        new_agent.expect_log("cannot report to the aggregator; retrying aggregator=https://");
-    assert!(reported.contains("cannot review the token"), "{reported}");
+    await_refusal(&mut new_agent, "cannot review the token");
     site.aggregator.expect_log("cannot review agents' tokens; ");
     // The connected agent continues to report.
     let received = site.metric("messages_total{kind=\"heartbeat\"}").await;

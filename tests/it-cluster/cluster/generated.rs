@@ -165,8 +165,7 @@ fn define(api: &Api, definitions: &[&str]) {
     for definition in definitions {
         api.apply(definition);
     }
-    let wait = ["wait", "--for=condition=Established", "crd", "--all", "--timeout=120s"];
-    eventually("the definitions", || api.try_kubectl(&wait).status.success());
+    api.await_definitions();
 }
 
 #[test]

@@ -118,7 +118,7 @@ fn install(api: &Api) {
     let own = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("deploy/chart/octavo/files/acceleratorpolicies.yaml");
     api.apply(&fs::read_to_string(own).unwrap());
-    api.kubectl(&["wait", "--for=condition=Established", "crd", "--all", "--timeout=300s"]);
+    api.await_definitions();
     for namespace in ["operators", "octavo-system"] {
         api.kubectl(&["create", "namespace", namespace]);
     }

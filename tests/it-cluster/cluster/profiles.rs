@@ -16,7 +16,7 @@ use super::Api;
 use super::objects::TestNode;
 use crate::fleet_api::Api as Readers;
 use crate::process::Aggregator;
-use crate::time_limits::{Finish, eventually, until_async};
+use crate::time_limits::{Finish, until_async};
 
 /// `OpenDataHub`'s own definition; the file names its source.
 const HARDWARE: &str = include_str!("../../fixtures/crds/hardwareprofiles.yaml");
@@ -105,9 +105,7 @@ fn node(api: &Api, type_name: &str) -> TestNode {
 
 fn define(api: &Api, definition: &str) {
     api.apply(definition);
-    // kubectl fails on a definition that another test created just now, and that has no status yet.
-    let wait = ["wait", "--for=condition=Established", "crd", "--all", "--timeout=120s"];
-    eventually("the definitions", || api.try_kubectl(&wait).status.success());
+    api.await_definitions();
 }
 
 /// The definition of a kind with only this version.

@@ -117,8 +117,7 @@ impl KubeletNode {
         let waited = api.try_kubectl(&ready);
         let described = || api.kubectl(&["describe", "-n", namespace, &pod]);
         assert!(waited.status.success(), "{}", described());
-        let log = api.kubectl(&["logs", "-n", namespace, name]);
-        log.trim_end().to_owned()
+        api.output_of(namespace, name)
     }
 
     /// Why kubelet did not admit a pod.
@@ -217,6 +216,7 @@ async fn kubelet_allocates_replicas_and_partitions_and_pods_retain_them() {
     let mut agent = place.start(&["--layouts", &layouts, "--layout=wanted"]);
     place.await_allocatable(GPU, 3);
     place.await_allocatable(HALF, 2);
+    await_registrations(&mut agent);
 
     two_replicas_are_refused_if_required(&place);
     pods_get_the_right_devices(&place).await;
@@ -229,6 +229,13 @@ async fn kubelet_allocates_replicas_and_partitions_and_pods_retain_them() {
     for resource in [GPU, HALF, SMALL] {
         place.await_allocatable(resource, 0);
     }
+}
+
+/// Waits until both resources are registered, in any order.
+#[track_caller]
+fn await_registrations(agent: &mut Program) {
+    let lines = [GPU, HALF].map(|name| format!("registered with the kubelet resource={name}"));
+    agent.expect_all_logs(&lines.each_ref().map(String::as_str));
 }
 
 fn two_replicas_are_refused_if_required(place: &KubeletNode) {
@@ -282,9 +289,7 @@ async fn shrinking_waits_for_pods(place: &KubeletNode) {
 async fn restarted_kubelet_gets_new_registration(place: &KubeletNode, agent: &mut Program) {
     let before = place.ids().await;
     place.nodes.restart_kubelet(NODE);
-    for resource in [GPU, HALF] {
-        agent.expect_log(&format!("registered with the kubelet resource={resource}"));
-    }
+    await_registrations(agent);
     place.await_allocatable(GPU, 2);
     place.await_allocatable(HALF, 2);
     place.until_ids(&before).await;

@@ -38,7 +38,8 @@ async fn type_into(page: &Page, id: &str, text: &str) {
 
 /// Selects the node in the list and opens the form of a profile.
 async fn select(page: &Page, node: &str) {
-    page.open("/nodes").await;
+    // Other tests create nodes in this cluster.
+    page.open(&format!("/nodes?search={node}")).await;
     let row = format!("open-{node}");
     page.until_true(&format!("return document.getElementById('{row}') !== null")).await;
     page.press("j").await;
@@ -127,8 +128,7 @@ fn equip(api: &Api, node: &str) {
     api.kubectl(&["patch", "node", node, "--subresource=status", "--type=merge", "-p", &patch]);
     api.kubectl(&["taint", "node", node, TAINT]);
     api.apply(HARDWARE);
-    let established = "--for=condition=Established";
-    api.kubectl(&["wait", established, "crd", "--all", "--timeout=120s"]);
+    api.await_definitions();
 }
 
 /// The object, if it exists.

@@ -75,7 +75,7 @@ fn drain_blocked_by_disruption_budget_ends_with_pod_name() {
     let problem = Problem::documented("drain_gave_up");
     let node = BlockedNode::new(true);
     node.protect();
-    let arguments = ["--drain=affected", "--drain-deadline=3s"];
+    let arguments = ["--drain=affected", "--drain-deadline=10s"];
     let _agent = node.rig.start(&arguments);
     let shown = node.rig.await_event("DrainGaveUp");
     problem.assert_quoted("event DrainGaveUp", &shown);

@@ -240,6 +240,8 @@ async fn program_shows_another_cluster_over_tls() {
     let (_central, mut lines) = program(&["--plaintext", &upstream, &keys]);
     let local = address(&lines.find_line("listening for agents on "));
     let people = address(&lines.find_line("listening for HTTP clients on "));
+    // Another thread logs the connection, before or after the addresses.
+    lines.rewind();
     let line = lines.find_line("cannot receive the fleet of another cluster");
     assert!(line.contains("certificate"), "{line}");
 
@@ -264,6 +266,7 @@ async fn program_shows_another_cluster_over_tls() {
     let upstream = format!("--upstream=lab={url}");
     let (_third, mut lines) = program(&["--plaintext", &upstream]);
     let people = address(&lines.find_line("listening for HTTP clients on "));
+    lines.rewind();
     lines.find_line("receiving the fleet of another cluster");
     let path = "/api/v1/nodes?selector=octavo.dev/cluster%3Dlab";
     let nodes = async || get(people, path, "Host: localhost\r\n").await;

@@ -380,6 +380,7 @@ async fn f5_full_disk_delays_the_export() {
     command.arg(format!("--ledger-export-directory={}", ledger.export().display()));
     let mut aggregator = Program::start(&mut command);
     let line = aggregator.expect_log("listening for HTTP clients on ");
+    aggregator.rewind();
     let (_, address) = line.split_once("clients on ").unwrap();
     let api = Api::at(address.split(' ').next().unwrap().parse().unwrap());
 

@@ -103,7 +103,7 @@ fn default_policy_evicts_no_pod_and_writes_no_taint() {
 
 #[test]
 fn unsatisfied_disruption_budget_ends_drain_with_pod_name_and_no_taint() {
-    let (site, mut agent) = held_up(&["--drain-deadline=3s"]);
+    let (site, mut agent) = held_up(&["--drain-deadline=10s"]);
     let because =
         format!("pod {}: its PodDisruptionBudget allows no eviction", site.full("notebook-7"));
     let shown = site.rig.await_event("DrainGaveUp");

@@ -55,8 +55,7 @@ fn api_server_outage_delays_no_hardware_change_and_loses_no_report() {
     ];
     let mut agent = Program::start(&mut machine.agent(&arguments));
     // The layout is unknown, so no change starts; the inventory is read.
-    agent.expect_log("cannot watch the Node");
-    agent.expect_log("device found");
+    agent.expect_all_logs(&["cannot watch the Node", "device found"]);
     assert!(machine.geometry(0).is_empty());
     api.start();
     agent.expect_log("GPU 1: applied");
@@ -77,7 +76,7 @@ fn api_server_outage_delays_no_hardware_change_and_loses_no_report() {
     // A lost GPU is no longer reported by the driver.
     let name = format!("node/{}", node.name());
     let gone = "--for=jsonpath={.metadata.labels.nvidia\\.com/gpu\\.count}=1";
-    api.kubectl(&["wait", "--timeout=100s", gone, &name]);
+    api.kubectl(&["wait", "--timeout=300s", gone, &name]);
 }
 
 #[test]

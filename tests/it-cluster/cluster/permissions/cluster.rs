@@ -248,8 +248,11 @@ impl PermissionCluster {
     /// Defines a kind of object, and waits until it is served.
     pub(super) fn define(&self, definition: &str) {
         self.api.apply(definition);
-        let wait = "--for=condition=Established";
-        self.kubectl(&["wait", wait, "crd", "--all", "--timeout=300s"]);
+        self.await_definitions();
+    }
+
+    pub(super) fn await_definitions(&self) {
+        self.api.await_definitions();
     }
 
     pub(super) fn kubectl(&self, arguments: &[&str]) -> String {

@@ -22,8 +22,7 @@ fn upgrade(cluster: &PermissionCluster) {
     cluster.apply_chart(&[
         "tier=applier,aggregator.followCluster=true,aggregator.policies.enabled=true,aggregator.tls.secretName=ours",
     ]);
-    let wait = "--for=condition=Established";
-    cluster.kubectl(&["wait", wait, "crd", "--all", "--timeout=300s"]);
+    cluster.await_definitions();
 }
 
 fn node(body: Value) -> ApiRequest {

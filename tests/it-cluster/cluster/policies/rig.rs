@@ -35,7 +35,7 @@ pub(in crate::cluster) fn install(api: &Api) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("deploy/chart/octavo/files/acceleratorpolicies.yaml");
     api.apply(&fs::read_to_string(path).unwrap());
-    api.kubectl(&["wait", "--for=condition=Established", "crd", "--all", "--timeout=300s"]);
+    api.await_definitions();
 }
 
 impl Pool {

@@ -181,8 +181,7 @@ fn runs(api: &Api, namespace: &str, name: &str) -> (String, String) {
     assert!(waited.status.success(), "{}", described());
     let node = ["get", "-o=jsonpath={.spec.nodeName}"];
     let node = api.kubectl(&[&node[..], &pod].concat());
-    let log = api.kubectl(&["logs", "-n", namespace, name]);
-    (node, log.trim_end().to_owned())
+    (node, api.output_of(namespace, name))
 }
 
 /// Waits until the scheduler reports that a pod fits nowhere.

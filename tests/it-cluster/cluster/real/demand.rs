@@ -83,7 +83,7 @@ async fn m21_pending_pods_of_three_profiles_run_on_instances_that_a_policy_creat
     }
     await_pods();
     // The idle instance of the large pod makes room for another profile, beside the others.
-    let uuid = |name: &str| api.kubectl(&["logs", name, "-n", &namespace]).trim().to_owned();
+    let uuid = |name: &str| api.output_of(&namespace, name);
     let in_use = ["small", "medium"].map(uuid);
     api.kubectl(&["delete", "pod", "large", "-n", &namespace]);
     run("second", "2g.20gb");

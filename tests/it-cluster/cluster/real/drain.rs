@@ -123,12 +123,14 @@ impl<'a> DrainScenario<'a> {
         let of_agent = ["-n", NAMESPACE, "pod", &agent];
 
         // The next agent continues, because the layout is still selected.
-        let killed = last_received(&api.audit());
         signal(site, &agent, Signal::SIGKILL);
+        let status = || site.get(&of_agent)["status"]["containerStatuses"][0].clone();
+        site.until("the agent is restarted", || status()["restartCount"] == 1);
+        let restarted = last_received(&api.audit());
         site.until("the next agent asks for an eviction", || {
-            !evictions(&api.audit(), killed).is_empty()
+            !evictions(&api.audit(), restarted).is_empty()
         });
-        let status = &site.get(&of_agent)["status"]["containerStatuses"][0];
+        let status = status();
         assert_eq!(status["restartCount"], 1, "{status}");
         assert_eq!(status["lastState"]["terminated"]["exitCode"], 137);
         site.node(A100, is_tainted);
@@ -160,7 +162,7 @@ impl<'a> DrainScenario<'a> {
         api.kubectl(&["cordon", A100]);
         site.reader.run_commands(
             "helm upgrade octavo deploy/chart/octavo --namespace octavo-system --reset-then-reuse-values \
-             --set agent.drain.deadline=3s --wait",
+             --set agent.drain.deadline=10s --wait",
             A100,
         );
         site.rolled_out("daemonset/octavo-agent");
@@ -173,7 +175,7 @@ impl<'a> DrainScenario<'a> {
             let state = ours(node).get("octavo.dev/layout-state").cloned();
             !is_tainted(node) && state.as_deref() == Some("blocked")
         });
-        figure(&format!("from the label to giving up after 3 s: {:?}", began.elapsed()));
+        figure(&format!("from the label to giving up after 10 s: {:?}", began.elapsed()));
         let status = &ours(&node)["octavo.dev/status"];
         assert!(status.contains(&held), "{status}");
         assert_eq!(node["spec"]["unschedulable"], true);

@@ -105,7 +105,7 @@ fn pod_over_its_share_gets_event(site: &Site) {
     let waited = api.try_kubectl(&all);
     let described = || api.kubectl(&["describe", "pods", "-n", &namespace]);
     assert!(waited.status.success(), "{}", described());
-    let gpu = api.kubectl(&["logs", "greedy", "-n", &namespace]);
+    let gpu = api.output_of(&namespace, "greedy");
     let processes = site.processes(&namespace, "greedy", "sleep");
     let [pid] = processes.as_slice() else {
         panic!("{processes:?}");
@@ -114,7 +114,7 @@ fn pod_over_its_share_gets_event(site: &Site) {
         world.add_process(Process {
             pid: u32::try_from(*pid).unwrap(),
             name: "sleep".to_owned(),
-            gpu_uuid: gpu.trim_end().to_owned(),
+            gpu_uuid: gpu.clone(),
             gi: None,
             ci: None,
             memory_mib: 40 * 1024,
