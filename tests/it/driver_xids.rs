@@ -198,7 +198,7 @@ fn agent_scans_immediately_after_an_xid() {
         "Xid error reported device={} xid=79 description=the GPU has fallen off the bus",
         xid(&machine, 0, 79).pci
     );
-    // A scan that has begun reports the error before its hint is received.
+    // A scan in progress can log the error before the agent receives the hint.
     agent.expect_all_logs(&["possible hardware change; scanning", &error]);
     machine.change(|world| world.xid(Slot(1), 94, Some((1, Some(0)))));
     let line = agent.expect_log("xid=94");

@@ -74,7 +74,7 @@ impl Program {
         self.lines.find_lines(texts);
     }
 
-    /// Starts over at the first line of the log.
+    /// Starts over at the first line of the log: threads log independently of each other.
     pub(crate) fn rewind(&mut self) {
         self.lines.rewind();
     }
@@ -178,7 +178,6 @@ impl Aggregator {
         };
         let grpc = listens("listening for agents on ");
         let http = listens("listening for HTTP clients on ");
-        // Other threads log before and after these lines.
         program.rewind();
         (program, grpc, http)
     }

@@ -152,7 +152,7 @@ pub(crate) fn ends(child: &mut Child) -> Option<ExitStatus> {
 
 /// The lines that a program prints.
 pub(crate) struct Lines {
-    pub(crate) receiver: Receiver<String>,
+    receiver: Receiver<String>,
     printed: Vec<String>,
     /// Number of printed lines that were read.
     read: usize,
@@ -218,7 +218,7 @@ impl Lines {
     }
 
     /// The next line, waiting at most `limit` for it.
-    fn next(&mut self, limit: Duration) -> Result<String, RecvTimeoutError> {
+    pub(crate) fn next(&mut self, limit: Duration) -> Result<String, RecvTimeoutError> {
         if self.read == self.printed.len() {
             self.printed.push(self.receiver.recv_timeout(limit)?);
         }
@@ -238,9 +238,12 @@ impl Lines {
         let end = Instant::now() + TIME_LIMIT;
         loop {
             let left = end.saturating_duration_since(Instant::now());
-            match self.receiver.recv_timeout(left) {
-                Ok(line) => self.printed.push(line),
-                Err(RecvTimeoutError::Disconnected) => return std::mem::take(&mut self.printed),
+            match self.next(left) {
+                Ok(_line) => {}
+                Err(RecvTimeoutError::Disconnected) => {
+                    self.rewind();
+                    return std::mem::take(&mut self.printed);
+                }
                 Err(RecvTimeoutError::Timeout) => {
                     panic!("the output was not closed within {TIME_LIMIT:?}");
                 }

@@ -121,7 +121,13 @@ impl Api {
         self.kubectl.run(arguments)
     }
 
+    /// Runs kubectl as an administrator; it may fail.
+    pub(crate) fn try_kubectl(&self, arguments: &[&str]) -> Output {
+        self.kubectl.attempt(arguments)
+    }
+
     /// Waits until all custom resource definitions are served.
+    #[track_caller]
     pub(crate) fn await_definitions(&self) {
         // kubectl fails on a definition that another test created just now, and that has no status yet.
         let wait = ["wait", "--for=condition=Established", "crd", "--all", "--timeout=120s"];
@@ -133,11 +139,6 @@ impl Api {
     pub(crate) fn output_of(&self, namespace: &str, pod: &str) -> String {
         let read = || self.kubectl(&["logs", "-n", namespace, pod]).trim_end().to_owned();
         until("output of the pod", read, |output| !output.is_empty())
-    }
-
-    /// Runs kubectl as an administrator; it may fail.
-    pub(crate) fn try_kubectl(&self, arguments: &[&str]) -> Output {
-        self.kubectl.attempt(arguments)
     }
 
     /// Configures a command for kubectl and this cluster; programs in `first` take precedence.

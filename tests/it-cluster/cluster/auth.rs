@@ -27,7 +27,7 @@ gpus:
   - {board: H100_80GB_SXM}
 ";
 
-/// Waits until an agent logs why its connection was refused. A slow review causes another reason first.
+/// Waits until an agent logs this reason for a refused connection. If the review is slow, it logs another one first.
 #[track_caller]
 fn await_refusal(agent: &mut Program, reason: &str) {
     let line = agent.expect_log(reason);

@@ -234,8 +234,10 @@ async fn kubelet_allocates_replicas_and_partitions_and_pods_retain_them() {
 /// Waits until both resources are registered, in any order.
 #[track_caller]
 fn await_registrations(agent: &mut Program) {
-    let lines = [GPU, HALF].map(|name| format!("registered with the kubelet resource={name}"));
-    agent.expect_all_logs(&lines.each_ref().map(String::as_str));
+    agent.expect_all_logs(&[
+        "registered with the kubelet resource=nvidia.com/gpu",
+        "registered with the kubelet resource=nvidia.com/mig-3g.40gb",
+    ]);
 }
 
 fn two_replicas_are_refused_if_required(place: &KubeletNode) {

@@ -52,7 +52,7 @@ impl Supervisor {
     #[track_caller]
     fn expect(&mut self, expected: &str) {
         // Nodes take longer to start than any other program.
-        let line = self.answers.receiver.recv_timeout(MAX_RUN_TIME).ok();
+        let line = self.answers.next(MAX_RUN_TIME).ok();
         if line.as_deref() != Some(expected) {
             let mut errors = String::new();
             self.errors.rewind().unwrap();

@@ -16,6 +16,7 @@ use tokio::task::JoinSet;
 
 use super::program::{address, get, program};
 use super::{AgentStream, Plan, Site, acknowledged, delta, hello, parts};
+use crate::process::Aggregator;
 use crate::time_limits::until_async;
 
 /// An aggregator that shows the fleets of others.
@@ -237,17 +238,13 @@ async fn program_shows_another_cluster_over_tls() {
     let agents = address(&lines.find_line("listening for agents on "));
     let upstream = format!("--upstream=paris=https://localhost:{}", agents.port());
     let keys = format!("--upstream-credentials={}/keys", directory.path().display());
-    let (_central, mut lines) = program(&["--plaintext", &upstream, &keys]);
-    let local = address(&lines.find_line("listening for agents on "));
-    let people = address(&lines.find_line("listening for HTTP clients on "));
-    // Another thread logs the connection, before or after the addresses.
-    lines.rewind();
-    let line = lines.find_line("cannot receive the fleet of another cluster");
+    let mut central = Aggregator::start(&["--plaintext", &upstream, &keys]);
+    let line = central.expect_log("cannot receive the fleet of another cluster");
     assert!(line.contains("certificate"), "{line}");
 
     fs::write(&ca, pair.cert.pem()).unwrap();
-    lines.find_line("receiving the fleet of another cluster");
-    let metrics = get(people, "/metrics", "Host: localhost\r\n").await;
+    central.expect_log("receiving the fleet of another cluster");
+    let metrics = get(central.http, "/metrics", "Host: localhost\r\n").await;
     let metric = "octavo_aggregator_upstream_connected{upstream=\"paris\"} 1";
     assert!(metrics.contains(metric), "{metrics}");
 
@@ -257,19 +254,17 @@ async fn program_shows_another_cluster_over_tls() {
     let url = format!("https://localhost:{}", agents.port());
     let mut client = FleetClient::new(endpoint(&url, security).connect().await.unwrap());
     let _remote = AgentStream::with_first_status(&mut client, "remote", parts(1)).await;
-    let url = format!("http://{local}");
+    let url = format!("http://{}", central.grpc);
     let channel = endpoint(&url, Security::Plaintext).connect().await.unwrap();
     let mut client = FleetClient::new(channel);
     let _agent = AgentStream::with_first_status(&mut client, "n", parts(1)).await;
-    let central = async || get(people, "/api/v1/nodes", "Host: localhost\r\n").await;
-    until_async("a remote node", central, |answer| answer.contains("\"remote.paris\"")).await;
+    let nodes = async || get(central.http, "/api/v1/nodes", "Host: localhost\r\n").await;
+    until_async("a remote node", nodes, |answer| answer.contains("\"remote.paris\"")).await;
     let upstream = format!("--upstream=lab={url}");
-    let (_third, mut lines) = program(&["--plaintext", &upstream]);
-    let people = address(&lines.find_line("listening for HTTP clients on "));
-    lines.rewind();
-    lines.find_line("receiving the fleet of another cluster");
+    let mut third = Aggregator::start(&["--plaintext", &upstream]);
+    third.expect_log("receiving the fleet of another cluster");
     let path = "/api/v1/nodes?selector=octavo.dev/cluster%3Dlab";
-    let nodes = async || get(people, path, "Host: localhost\r\n").await;
+    let nodes = async || get(third.http, path, "Host: localhost\r\n").await;
     let answer = until_async("a node", nodes, |answer| answer.contains("\"n.lab\"")).await;
     assert!(!answer.contains("remote"), "{answer}");
 }

@@ -114,7 +114,7 @@ fn pod_over_its_share_gets_event(site: &Site) {
         world.add_process(Process {
             pid: u32::try_from(*pid).unwrap(),
             name: "sleep".to_owned(),
-            gpu_uuid: gpu.clone(),
+            gpu_uuid: gpu,
             gi: None,
             ci: None,
             memory_mib: 40 * 1024,
